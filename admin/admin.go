@@ -75,10 +75,10 @@ type CrashOptions struct {
 // ReleaseCrashed releases the lock of a lease whose holder has certainly ended without
 // releasing it, so that others need not wait until the lease has run out. The id is
 // that of the lease: [tenure.Lease.ID]. The caller answers for the death: the holder's process,
-// all that it had started, and whoever else has worked under the lease, must have ended.
-// The end of a connection is no proof of that, nor is the exit of one process which may
-// have left children. For a holder that has shown no life for its lease
-// [ReleaseDead] needs no proof.
+// all that it had started, and every other process that has worked under the lease, must have
+// ended. The end of a connection is no proof of that, nor is the exit of one process which may
+// have left children. For a holder that has shown no life for its lease [ReleaseDead] needs no
+// proof.
 //
 // Only a record that shows the very lease is written. The lock may be taken, released
 // or reserved meanwhile: the error matches [tenure.ErrNotHeld] then. The term ends as
@@ -147,7 +147,7 @@ type lister func(ctx context.Context, prefix, cursor string) (driver.Page, error
 // for it.
 const maxListing = time.Minute
 
-// bounded is a list each page of which takes maxListing at most, or a lease.
+// bounded returns a list whose pages each take at most maxListing, or a lease.
 func (o operator) bounded(list lister) lister {
 	return func(ctx context.Context, prefix, cursor string) (driver.Page, error) {
 		ctx, cancel := context.WithTimeout(ctx, max(maxListing, o.options.LeaseDuration))
@@ -174,10 +174,10 @@ const sweepAtOnce = 64
 
 // Sweep clears what ended sessions have left in the store. It closes sessions whose
 // heartbeat has stood still for their lease, so that their locks are free. It
-// deletes closed sessions, whoever closed them, once it has seen them closed for
-// longer than any write of theirs can be late. It watches each session for itself,
-// which takes up to five times the longer of its lease and this client's. It returns
-// how many records it has deleted. Sessions that show life are left alone.
+// deletes all closed sessions, once it has seen them closed for longer than any
+// write of theirs can be late. It watches each session for itself, which takes up to
+// five times the longer of its lease and this client's. It returns how many records
+// it has deleted. Sessions that show life are left alone.
 //
 // It reads the records of all sessions, and is for now and then: a client deletes
 // by itself what it has closed, if it lives for so long. The error is that of the
@@ -218,9 +218,9 @@ type SweepOptions struct {
 	// same reason four leases of that holder must have passed.
 	ReleasedFor time.Duration
 	// RestartTokens says that the tokens of the locks may begin at 1 again. A
-	// fence that remembers a higher one refuses the next holders then, until it
-	// is told otherwise. It is not needed where the store keeps the tokens of
-	// deleted locks (see [driver.TokenRetainer]).
+	// fence that remembers a higher token then refuses the next holders, until
+	// it is reset. It is not needed where the store keeps the tokens of deleted
+	// locks (see [driver.TokenRetainer]).
 	RestartTokens bool
 	// DryRun counts the locks, and deletes nothing.
 	DryRun bool
@@ -327,8 +327,8 @@ func (s *releasedSweep) run(ctx context.Context, prefix string) error {
 	return err
 }
 
-// remove deletes a lock and its history, if it stands as it was seen. One that somebody
-// else has written meanwhile it leaves alone.
+// remove deletes a lock and its history, if the lock has not changed since it was read.
+// It leaves alone a lock that another process has written meanwhile.
 func (s *releasedSweep) remove(ctx context.Context, rec driver.Record) error {
 	history, err := s.DeleteReleased(ctx, rec, s.past[rec.Key])
 	s.swept.History += history
@@ -358,9 +358,9 @@ type ReapOptions struct {
 	// Reason is written into the history with each release. If empty, it says that the
 	// holder has shown no sign of life.
 	Reason string
-	// OnReaped is told of what was freed, and OnError of what went wrong meanwhile: an
-	// error of the store, which is asked again, or a record that cannot be read. Both may
-	// be nil, and are called one at a time. They hold up the watching.
+	// OnReaped is called with what was released, and OnError with what went wrong
+	// meanwhile: an error of the store, which is asked again, or a record that cannot be
+	// read. Both may be nil, and are called one at a time. They hold up the watching.
 	OnReaped func(Reaped)
 	OnError  func(error)
 }

@@ -216,8 +216,8 @@ func TestRevokeDuringHandOver(t *testing.T) {
 		a, b, boss := w.Client("a"), w.Client("b"), w.Client("boss")
 		l := a.MustAcquire("x", nil)
 		b.Inject(faultstore.OpTakeover, 0, 1, faultstore.Slow(time.Second, 0))
-		heir := make(chan *tenure.Lease, 1)
-		go func() { heir <- b.MustAcquire("x", nil) }()
+		next := make(chan *tenure.Lease, 1)
+		go func() { next <- b.MustAcquire("x", nil) }()
 		time.Sleep(heartbeat)
 		testutil.Want(t, l.StepDown(&tenure.StepDownOptions{To: "b", Reason: "deploy"}), nil)
 		handing := testutil.Go(func() error { return l.Release(t.Context()) })
@@ -226,7 +226,7 @@ func TestRevokeDuringHandOver(t *testing.T) {
 			t.Fatalf("the test has lost its point: %+v", rec)
 		}
 		err := admin.Revoke(t.Context(), boss.Client, "x", "mad")
-		got := <-heir
+		got := <-next
 		testutil.Want(t, got.Check(), nil)
 		testutil.Want(t, err, tenure.ErrNotHeld)
 		testutil.Want(t, <-handing, nil)

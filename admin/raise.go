@@ -276,7 +276,7 @@ func (r *raising) read(ctx context.Context, kind records, listed []driver.Record
 		case kind.locks() && !protocol.Readable(rec), !kind.locks() && (rec.Lease <= 0 || !rec.State.OfSession()):
 			r.left[keys[i]] = engine.Unreadable(rec)
 		case kind.locks() && rec.Beat == "" && rec.Token <= 1:
-			r.done.Foreign++ // another client's alone: the token is the one that the next holder would get
+			r.done.Foreign++ // another client's alone: the next holder would get this token
 		default:
 			recs = append(recs, rec)
 		}

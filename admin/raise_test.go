@@ -28,7 +28,7 @@ const mid = lease/2 + lease/40
 func contains(t *testing.T, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("got error %v, want one that says %q", err, text)
+		t.Errorf("got error %v, want %q in it", err, text)
 	}
 }
 
@@ -56,15 +56,15 @@ func TestRaiseTokens(t *testing.T) {
 			mustRelease(a, a.MustAcquire("free", data))
 		}
 		s := mustOpen(a)
-		testutil.Must(s.Acquire(t.Context(), "tied", nil))(t)
+		testutil.Must(s.Acquire(t.Context(), "under", nil))(t)
 		closed := mustOpen(a)
 		testutil.Want(t, closed.Close(t.Context()), nil)
-		heir := w.Client("heir")
+		next := w.Client("next")
 		to := a.MustAcquire("kept", nil)
-		testutil.Want(t, to.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
+		testutil.Want(t, to.StepDown(&tenure.StepDownOptions{To: "next", Reason: "moves"}), nil)
 		mustRelease(a, to)
 		a.Partition()
-		heir.Partition()
+		next.Partition()
 		for i := range 40 { // more than are written at once
 			name := fmt.Sprintf("many/%02d", i)
 			rec := driver.Record{Key: name, Version: name, Beat: name, Owner: "a", Lease: lease, State: driver.Held}
@@ -76,7 +76,7 @@ func TestRaiseTokens(t *testing.T) {
 			t.Fatalf("%q: the test has lost its point", rec.State)
 		}
 		before := map[string]driver.Record{}
-		for _, name := range []string{"held", "free", "tied", "kept", "many/07"} {
+		for _, name := range []string{"held", "free", "under", "kept", "many/07"} {
 			before[name] = w.MustRecord(name)
 		}
 		history := len(keys(w))
@@ -129,7 +129,7 @@ func TestRaiseTokens(t *testing.T) {
 		expectHistory(b, "free", "1004 b released", "1003 ops raised (raise by ops: restored)",
 			"3 a released", "2 a released", "1 a released")
 		expectHistory(b, "held", "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
-		expectHistory(b, "tied", "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
+		expectHistory(b, "under", "1002 b released", "1001 ops raised (raise by ops: restored)", "1 a expired")
 	})
 }
 
@@ -343,8 +343,8 @@ func TestRaiseTokensIsRepeated(t *testing.T) {
 		inPages(t, 3, func(t *testing.T, w *world) {
 			a := w.Client("a")
 			s := mustOpen(a)
-			testutil.Must(s.Acquire(t.Context(), "x/tied", nil))(t)
-			names := []string{"x/tied"}
+			testutil.Must(s.Acquire(t.Context(), "x/under", nil))(t)
+			names := []string{"x/under"}
 			for i := range 20 {
 				name := fmt.Sprintf("x/%02d", i)
 				names = append(names, name)
@@ -396,7 +396,7 @@ func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 			inPages(t, 3, func(t *testing.T, w *world) {
 				a := w.Client("a")
 				s := mustOpen(a)
-				testutil.Must(s.Acquire(t.Context(), "tied", nil))(t)
+				testutil.Must(s.Acquire(t.Context(), "under", nil))(t)
 				for i := range 5 {
 					mustRelease(a, a.MustAcquire(fmt.Sprint("x", i), nil))
 				}
@@ -407,7 +407,7 @@ func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 					reads = append(reads, faultstore.OpList)
 				}
 				ops.Faults().Inject(faultstore.Rule{Fault: f, Ops: reads, Count: 4})
-				for _, key := range []string{"tied", driver.SessionKey(s.ID()), "x0", "x1", "x2", "x3"} {
+				for _, key := range []string{"under", driver.SessionKey(s.ID()), "x0", "x1", "x2", "x3"} {
 					ops.Faults().Inject(faultstore.Rule{Fault: f, Key: key, Match: func(c faultstore.Call) bool { return c.Op.IsWrite() }, Count: 2})
 				}
 				n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 1000, nil)
@@ -415,7 +415,7 @@ func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 					t.Errorf("%+v, %v", n, err)
 				}
 				ops.Faults().Wait()
-				for _, name := range []string{"tied", "x0", "x1", "x2", "x3", "x4"} {
+				for _, name := range []string{"under", "x0", "x1", "x2", "x3", "x4"} {
 					if rec := w.MustRecord(name); rec.Token != 1001 || rec.State != driver.Released {
 						t.Errorf("%q is %+v", name, rec)
 					}
@@ -526,7 +526,7 @@ func TestRaiseTokensThatAreKept(t *testing.T) {
 			t.Errorf("%v, %v", next, err)
 		}
 		testutil.Want(t, next.Release(t.Context()), nil)
-		// One that is taken meanwhile is a sign of life.
+		// A lock that is taken meanwhile is a sign of life.
 		go func() {
 			time.Sleep(mid)
 			k.keep("other", 0)
@@ -534,7 +534,7 @@ func TestRaiseTokensThatAreKept(t *testing.T) {
 		}()
 		_, err = admin.RaiseTokens(t.Context(), ops, "", 1000, nil)
 		testutil.Want(t, err, tenure.ErrAlive)
-		// So is one that rises.
+		// So is a token that rises.
 		k.keep("more", 5)
 		go func() {
 			time.Sleep(mid)
@@ -617,13 +617,13 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 		"a holder":                 {func(_ *testing.T, _ *world, m *machine) { m.MustAcquire("x", nil) }, `lock "x", of "alive"`},
 		"a holder of another lock": {func(_ *testing.T, _ *world, m *machine) { m.MustAcquire("y", nil) }, `lock "y", of "alive"`},
 		"a session without a lock": {func(_ *testing.T, _ *world, m *machine) { mustOpen(m) }, `, of "alive"`},
-		"one that comes": {func(_ *testing.T, _ *world, m *machine) {
+		"a process that comes": {func(_ *testing.T, _ *world, m *machine) {
 			go func() {
 				time.Sleep(mid)
 				mustRelease(m, m.MustAcquire("free", nil))
 			}()
 		}, `lock "free", of "alive"`},
-		"one that makes a lock": {func(_ *testing.T, _ *world, m *machine) {
+		"a process that makes a lock": {func(_ *testing.T, _ *world, m *machine) {
 			go func() {
 				time.Sleep(mid)
 				mustRelease(m, m.MustAcquire("new", nil))
@@ -633,14 +633,14 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 			go func() { m.MustAcquire("dead", nil) }()
 			time.Sleep(mid) // it takes it before the end of the wait
 		}, `lock "dead", of "`},
-		"one that asks the dead": {func(t *testing.T, _ *world, m *machine) {
+		"a process that asks the dead": {func(t *testing.T, _ *world, m *machine) {
 			t.Helper()
 			go func() {
 				time.Sleep(mid)
 				_ = m.StepDown(t.Context(), "dead", &tenure.StepDownOptions{Reason: "hurry"}) // nobody answers
 			}()
 		}, `lock "dead", of "dead"`},
-		"one that deletes": {func(t *testing.T, w *world, _ *machine) {
+		"a process that deletes": {func(t *testing.T, w *world, _ *machine) {
 			t.Helper()
 			go func() {
 				time.Sleep(mid)
@@ -703,7 +703,7 @@ func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 	}
 }
 
-// So may one that comes after the last look, and before the write.
+// So may a heartbeat that comes after the last read, and before the write.
 func TestRaiseIsRefusedByAHeartbeatAfterTheLastLook(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, w *world){
 		"written": func(t *testing.T, w *world) {

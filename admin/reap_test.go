@@ -91,7 +91,7 @@ func TestReap(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := r.names(); !slices.Equal(got, []string{"job/a"}) || r.reaped[0].Owner != "dead" || r.reaped[0].Token != 1 {
-			t.Errorf("told of %+v", r.reaped)
+			t.Errorf("reported %+v", r.reaped)
 		}
 		late := w.Client("late")
 		l := testutil.Must(late.TryAcquire(t.Context(), "job/a", nil))(t)
@@ -192,7 +192,7 @@ func TestReapClosesSessions(t *testing.T) {
 			testutil.Want(t, err, tenure.ErrHeld)
 		}
 		if got := r.names(); !slices.Equal(got, []string{"a session"}) || r.reaped[0].Session != sa.ID() {
-			t.Errorf("told of %+v", r.reaped)
+			t.Errorf("reported %+v", r.reaped)
 		}
 		time.Sleep(6 * lease)
 		st, err := c.SessionStatus(t.Context(), sa.ID(), nil)
@@ -219,7 +219,7 @@ func TestReapOnce(t *testing.T) {
 		r := reaps(w, admin.ReapOptions{Prefixes: []string{""}, Names: []string{"never"}, Once: true})
 		testutil.Want(t, testutil.Within(t, lease/2, lease+lease/2, func() error { return <-r.done }), nil)
 		if got := r.names(); !slices.Equal(got, []string{"a"}) {
-			t.Errorf("told of %+v", r.reaped)
+			t.Errorf("reported %+v", r.reaped)
 		}
 		if rec := w.MustRecord("b"); rec.State != driver.Held {
 			t.Errorf("%+v", rec)
@@ -239,7 +239,7 @@ func TestReapOnce(t *testing.T) {
 		last := reaps(w, admin.ReapOptions{Names: []string{"d"}, Once: true})
 		testutil.Want(t, testutil.Within(t, lease/2, 2*lease, func() error { return <-last.done }), nil)
 		if got := last.names(); !slices.Equal(got, []string{"a session"}) {
-			t.Errorf("told of %+v", last.reaped)
+			t.Errorf("reported %+v", last.reaped)
 		}
 		last.stop()
 	})
@@ -253,7 +253,7 @@ func TestReapOfAReservation(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				a := w.Client("a")
 				held := a.MustAcquire("a", nil)
-				testutil.Want(t, held.StepDown(&tenure.StepDownOptions{To: "heir", Reason: "moves"}), nil)
+				testutil.Want(t, held.StepDown(&tenure.StepDownOptions{To: "next", Reason: "moves"}), nil)
 				mustRelease(a, held)
 				begun := time.Now()
 				r := reaps(w, admin.ReapOptions{Names: []string{"a"}, Once: once})
@@ -266,7 +266,7 @@ func TestReapOfAReservation(t *testing.T) {
 					t.Errorf("freed after %v, and the reservation is for %v", took, lapses)
 				}
 				if rec := w.MustRecord("a"); rec.State != driver.Released || !slices.Equal(r.names(), []string{"a"}) {
-					t.Errorf("it is %q, told of %v", rec.State, r.names())
+					t.Errorf("it is %q, reported %v", rec.State, r.names())
 				}
 				r.stop()
 				testutil.Want(t, <-r.done, nil)
@@ -275,8 +275,8 @@ func TestReapOfAReservation(t *testing.T) {
 	}
 }
 
-// A store that does not answer is asked again; records that nobody can read are told of and
-// left alone.
+// A store that does not answer is asked again; unreadable records are reported and left
+// alone.
 func TestReapAndTheStore(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")

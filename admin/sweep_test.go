@@ -67,7 +67,7 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 		plant(w, driver.Record{Key: "job/reserved", State: driver.Reserved, Lease: lease, Until: time.Now()})
 		// Others may have written anything into a record that is held.
 		plant(w, driver.Record{Key: "job/odd", State: driver.Held, Lease: lease, Until: time.Now()})
-		// What is no lock is not one that was released.
+		// A record that is not a lock is not a released lock.
 		plant(w, driver.Record{
 			Key: "tenure/doctor/x", State: driver.Released, End: driver.EndReleased, Lease: lease, Until: time.Now(),
 		})
@@ -119,7 +119,7 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 	})
 }
 
-// spied is a store whose caller is told of before each call.
+// spied is a store that calls a function before each call.
 type spied struct {
 	driver.Store
 	before func()
@@ -228,7 +228,7 @@ func TestSweepReleasedDeletesTheOldestFirst(t *testing.T) {
 		remove()
 		list, err := a.History(t.Context(), "x")
 		if err != nil || len(list) != 7 { // the sweep's own is the newest
-			t.Errorf("%d tenures, %v; want 7", len(list), err)
+			t.Errorf("%d terms, %v; want 7", len(list), err)
 		}
 		for _, e := range list {
 			if e.Unknown != (e.Token <= 2) {

@@ -24,8 +24,8 @@
 //   - A heartbeat, a release and a takeover take one request; the claim of a lock takes one
 //     if this store has seen it last, else two.
 //   - Reads are strong: the primary location answers them.
-//   - Before its first write a store tries the server by writes that must fail, and refuses
-//     one that lets one through: see [Options.TrustServer].
+//   - Before its first write a store tries the server with writes that must fail, and
+//     refuses a server that applies any of them: see [Options.TrustServer].
 //   - What a later version of Tenure writes into a record is kept.
 //
 // # What is not guaranteed

@@ -22,8 +22,8 @@ import (
 
 func (o *objects) place() string { return fmt.Sprintf("container %q of %s", o.container, o.host) }
 
-// answerOf returns an answer of the server, nil if there was none: one of another host is that
-// of whoever gives out tokens.
+// answerOf returns an answer of the server, nil if there was none: an answer of another host
+// comes from the service that issues tokens.
 func (o *objects) answerOf(err error) *azcore.ResponseError {
 	unsent, answer := (*unsentError)(nil), (*azcore.ResponseError)(nil)
 	if errors.As(err, &unsent) || !errors.As(err, &answer) {

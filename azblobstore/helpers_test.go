@@ -25,8 +25,8 @@ const realServer = "TENURE_TEST_AZBLOB"
 // site is a container on a server.
 type site struct{ url string }
 
-// newSite returns a container of an Azurite that the test has for itself, or the one that the
-// environment names.
+// newSite returns a container of an Azurite that the test has for itself, or the container
+// that the environment names.
 func newSite(t testing.TB) site {
 	t.Helper()
 	if text := os.Getenv(realServer); text != "" {

@@ -97,8 +97,8 @@ func (o *objects) Delete(ctx context.Context, name, tag string) error {
 	return o.writeFault(ctx, err, tag != "")
 }
 
-// Names is a List Blobs, which shows 5,000 names at most. In an account that has folders they
-// are shown as well, and are none.
+// Names is a List Blobs, which shows 5,000 names at most. In an account with folders it shows
+// them as well, though they are no objects.
 func (o *objects) Names(ctx context.Context, prefix, cursor string) (names []string, next string, err error) {
 	options := &container.ListBlobsFlatOptions{Prefix: to.Ptr(strings.TrimRight(prefix, "."))}
 	if cursor != "" {

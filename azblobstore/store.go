@@ -54,8 +54,8 @@ type Store struct {
 }
 
 var (
-	_ driver.Store       = (*Store)(nil)
-	_ driver.Raiser      = (*Store)(nil)
+	_ driver.Store         = (*Store)(nil)
+	_ driver.Raiser        = (*Store)(nil)
 	_ driver.TokenRetainer = (*Store)(nil)
 )
 
@@ -85,9 +85,9 @@ func New(client *container.Client, options *Options) (*Store, error) {
 	return &Store{Store: inner, container: objects.container}, nil
 }
 
-// Open is [New] for a container that must be there, on a server that must be sound: it tries
-// the server at once, by 8 requests, 5 of which write, so that a wrong name, a missing
-// permission and a server that does not keep the conditions of writes are told here. With
+// Open is [New] for a container that must exist, on a server that must be sound: it tries
+// the server at once, by 8 requests, 5 of them writes, so that it reports a wrong name, a
+// missing permission and a server that does not keep the conditions of writes. With
 // TrustServer it reads once. Options may be nil.
 func Open(ctx context.Context, client *container.Client, options *Options) (*Store, error) {
 	s, err := New(client, options)

@@ -92,7 +92,7 @@ func TestAnswers(t *testing.T) {
 }
 
 // TestNoAnswer: a connection that ends after the request leaves the outcome open, and is not
-// tried again; one that is refused does not.
+// tried again; a refused connection leaves nothing open.
 func TestNoAnswer(t *testing.T) {
 	a := &buckets.Answer{Cut: true}
 	nobody := site{fmt.Sprintf("http://127.0.0.1:%d/%s/locks?sig=secret", enginetest.FreePort(t), enginetest.AzureAccount)}
@@ -149,8 +149,7 @@ func (l late) Do(r *http.Request) (*http.Response, error) {
 	return nil, context.DeadlineExceeded
 }
 
-// TestUnsentStaysSo: a write of which the store has said that it was not sent is not sent
-// later.
+// TestUnsentStaysSo: a write that the store has reported as not sent is not sent later.
 func TestUnsentStaysSo(t *testing.T) {
 	l := late{make(chan struct{}), make(chan error, 1)}
 	o, err := newObjects(site{"http://127.0.0.1:1/" + enginetest.AzureAccount + "/locks"}.clientWith(t, l), nil)

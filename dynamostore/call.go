@@ -47,10 +47,10 @@ type unsentError struct{ error }
 func (e *unsentError) Unwrap() error { return e.error }
 
 // calmClient keeps the SDK from closing the body of a request whose answer has
-// begun: net/http may still be looking for the end of it, is told of an error
-// then, and closes the connection from which the answer is being read. Answers
-// of more than a few kB are lost so, now and then, after the write was applied.
-// See https://github.com/aws/aws-sdk-go-v2/issues/2737.
+// begun: net/http may still be reading the body's end; it would get an error
+// and close the connection from which the answer is being read. So answers of
+// more than a few kB are sometimes lost after the write was applied. See
+// https://github.com/aws/aws-sdk-go-v2/issues/2737.
 type calmClient struct{ dynamodb.HTTPClient }
 
 func (c calmClient) Do(r *http.Request) (*http.Response, error) {

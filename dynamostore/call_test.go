@@ -16,11 +16,11 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// hasty answers before it has read the request, as net/http may see it with a
-// fast server.
-type hasty struct{ request *http.Request }
+// early answers before it has read the request, as a fast server of net/http
+// may do.
+type early struct{ request *http.Request }
 
-func (h *hasty) Do(r *http.Request) (*http.Response, error) {
+func (h *early) Do(r *http.Request) (*http.Response, error) {
 	h.request = r
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 }
@@ -29,7 +29,7 @@ func (h *hasty) Do(r *http.Request) (*http.Response, error) {
 // that net/http may still be reading: it would close the connection from which
 // the answer is read.
 func TestBodyStaysOpen(t *testing.T) {
-	h := &hasty{}
+	h := &early{}
 	url := "http://127.0.0.1:1"
 	store, err := New(dynamodb.New(dynamodb.Options{
 		BaseEndpoint: &url, Region: "local", Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""), HTTPClient: h,

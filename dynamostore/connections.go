@@ -51,8 +51,9 @@ func newConnections(client *dynamodb.Client) *connections {
 	return c
 }
 
-// saw is told how a call ended that was sent. After one that got no answer the
-// idle connections go; those that carry another call are not touched.
+// saw records how a call ended that was sent. After a call without an answer
+// it closes the idle connections, and leaves alone those that carry another
+// call.
 func (c *connections) saw(err error) {
 	if c.drop == nil || !silent(err) {
 		return

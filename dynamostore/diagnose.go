@@ -42,7 +42,7 @@ func (s *Store) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding 
 	if err == nil {
 		all = d.findings(s.options, t.Heartbeat)
 	}
-	return append(append(all, s.rights(ctx)...), s.census(ctx)...)
+	return append(append(all, s.rights(ctx)...), s.foreignItems(ctx)...)
 }
 
 // findings says what is to be thought of a table, given the options of the store that is on it
@@ -289,9 +289,9 @@ func tried[In, Out any](ctx context.Context, s *Store, op func(context.Context, 
 	return err
 }
 
-// census looks for items that Tenure did not write. Its own, below driver.OwnPrefix, are no
-// locks.
-func (s *Store) census(ctx context.Context) []driver.Finding {
+// foreignItems finds items that Tenure did not write. Tenure's own, below driver.OwnPrefix,
+// are no locks.
+func (s *Store) foreignItems(ctx context.Context) []driver.Finding {
 	in := &dynamodb.ScanInput{TableName: &s.table, Limit: aws.Int32(1000)}
 	if sort := s.options.SortKey; sort != "" {
 		in.FilterExpression = aws.String("#sort = :sort")

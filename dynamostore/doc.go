@@ -24,10 +24,10 @@
 //   - Every decision is a condition that DynamoDB checks together with the
 //     write. What was read before decides nothing.
 //   - Acquiring a lock that is free or released, each heartbeat and each release is
-//     one request; one that finds the lock held brings the holder's record back,
-//     in the same request. The token is counted by DynamoDB. A client that only
-//     tries, and knows nothing of the lock, reads it before that, since a write
-//     that is refused is billed: see [Store.ChargesRefusals].
+//     one request. If the lock is held, the same request returns the holder's
+//     record. The token is counted by DynamoDB. A client that only tries, and knows
+//     nothing of the lock, reads it before that, since a write that is refused is
+//     billed: see [Store.ChargesRefusals].
 //   - Every error says whether the write was applied, was not, or may have been,
 //     and what to do. The SDK's retries are switched off for these calls: a
 //     second attempt of a write whose first reply was lost would take the

@@ -53,7 +53,7 @@ type meaning int
 const (
 	unknown    meaning = iota // the write may have been applied, or may yet be
 	notApplied                // it was not, and will not be
-	hopeless                  // it was not, and trying again mends nothing
+	hopeless                  // it was not, and trying again does not help
 )
 
 // fault says what an error of DynamoDB or on the way to it means, and what to
@@ -233,7 +233,7 @@ func explainCode(code, message string, status int) (meaning, string) {
 		}
 		return hopeless, "the signature is wrong; check the secret access key"
 	case "KMSAccessDeniedException", "KMSDisabledException", "KMSInvalidStateException", "KMSNotFoundException":
-		return hopeless, "the key that encrypts the table cannot be used; mend it in KMS"
+		return hopeless, "the table's KMS key is unusable; fix it in KMS"
 	case "ItemCollectionSizeLimitExceededException":
 		return notApplied, "the items of this partition key are too large for the table's local indexes"
 	case "UnknownOperationException":

@@ -83,7 +83,7 @@ func ExampleNew() {
 	defer store.Close()
 }
 
-// A table is made once, by whoever sets the service up.
+// A table is created once, when the service is set up.
 func ExampleCreateTable() {
 	ctx := context.Background()
 	var cfg aws.Config

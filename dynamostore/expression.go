@@ -29,10 +29,10 @@ var written = [...]string{"#on", "#ld", "#rv", "#ir", "#da", "#st", "#sa", "#bt"
 // Conditions, each decided by the engine together with the write.
 const (
 	isAbsent = "attribute_not_exists(#k)"
-	// isFree is true of a lock that Tenure released, and of which all is
-	// understood that decides. What another client released bears an old stamp,
-	// history and states of a later version have another state, and what somebody
-	// called released by hand has none.
+	// isFree is true for a lock that Tenure released, if every attribute that
+	// decides this is understood. What another client released bears an old
+	// stamp, history and states of a later version have another state, and what
+	// somebody called released by hand has none.
 	isFree = "#ir = :one AND #st = #rv AND #sa = :rel AND #tk < :max" +
 		" AND attribute_type(#te, :str) AND attribute_type(#ld, :str) AND attribute_type(#on, :str)" +
 		" AND (attribute_not_exists(#da) OR attribute_type(#da, :bin))"

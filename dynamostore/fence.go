@@ -26,8 +26,8 @@ var ErrStale = errors.New("stale token")
 // StaleError is the refusal of a [Fence] or a [FenceItem]. It matches
 // [ErrStale], and the error of the SDK.
 type StaleError struct {
-	// Token is the one that was refused, and Highest the one that the item has
-	// seen.
+	// Token is the refused token, and Highest the highest token that the item
+	// has seen.
 	Token, Highest uint64
 	err            error
 }
@@ -66,7 +66,8 @@ const DefaultFenceAttribute = attrToken
 // a [FenceItem]. One item must be guarded by the tokens of one lock alone.
 //
 // The condition holds again for a second write of the same token: the SDK's
-// retries may stay on where a write may be made twice, so not for one that adds.
+// retries may stay on for a write that may be made twice, but not for a write
+// that adds.
 type Fence struct {
 	// Token is that of the lease under which the item is written.
 	Token uint64

@@ -20,7 +20,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// region is one that the SDK knows: for any other it compiles patterns with each request.
+// region is a region that the SDK knows: for any other it compiles patterns with each request.
 var region = env("AWS_REGION", "us-east-1")
 
 // connect returns a client of its own connections onto an endpoint.
@@ -92,7 +92,7 @@ func plantItem(t *testing.T, url, table string, it item) {
 	}
 }
 
-// readItem returns a row as it stands, nil if there is none.
+// readItem returns a row as it is stored, nil if there is no row.
 func readItem(t *testing.T, url, table string, key item) item {
 	t.Helper()
 	out, err := connect(t, url).GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: key, ConsistentRead: aws.Bool(true)})

@@ -28,7 +28,7 @@ const (
 	attrData     = "data"                // B
 	attrToken    = "fencingToken"        // N
 	attrStamp    = "stamp"               // S: the recordVersionNumber that Tenure wrote last
-	attrState    = "tenureState"         // S: the state; absent in one that is held and keeps itself alive
+	attrState    = "tenureState"         // S: the state; absent in a held lock with heartbeats of its own
 	attrBeat     = "tenureBeat"          // S: the beat, where it is not the recordVersionNumber
 	attrTenure   = "tenure"              // S: what else a record has, as text of package recordcodec
 	attrBefore   = "tenureBefore"        // S: Record.Prev, as text of package recordcodec
@@ -56,9 +56,9 @@ const (
 	released = "1" // the one value of isReleased on which other clients agree
 	// leaseResting is the lease of an item that must not be taken although nobody
 	// renews it: a lock under a session, or a session itself, closed for example.
-	// Other clients cannot parse it, and fail; one that they could parse, they
-	// would take. A reservation is not of that kind: when its time is over anybody
-	// may take it, and they by the same rule.
+	// Other clients cannot parse it, and fail; a lock whose lease they can parse
+	// they would take. A reservation is different: when its time is over any
+	// client may take it, and other clients by the same rule.
 	leaseResting = "session"
 	// stateResting is the state in the item of a lock that is held under a session:
 	// if somebody read that it is held, and knew of no sessions, it would be taken,
@@ -67,7 +67,7 @@ const (
 	// noBeat stands for none, where others than Tenure's own code write through the
 	// store.
 	noBeat = "none"
-	// nobody stands where other clients need an owner and there is none.
+	// nobody is the owner where other clients need an owner and the lock has no holder.
 	nobody = "nobody"
 )
 
@@ -225,7 +225,7 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 		r.fail(missing(attrToken))
 	}
 	if rec.Session == "" && dated(rec.State) && r.text(attrLease, true) == leaseResting {
-		// Whoever took it by its lease might take it from a session that lives.
+		// A client that goes by the lease might take it from a session that lives.
 		r.fail(fmt.Errorf("%s is %q, and %s is not %q", attrLease, leaseResting, attrState, stateResting))
 	}
 	rec.Lease = r.ownLease(more.Lease)

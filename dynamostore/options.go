@@ -108,8 +108,8 @@ type Options struct {
 	// at each try to write a grant, a claim or a takeover, with the record that is to
 	// be written, without its token and the term before. What it returns is set in
 	// the same write, and stays through heartbeats and the release until a later
-	// grant sets it anew; an attribute that is not returned then stays as it was. It
-	// counts for the size of the item, which each write is billed by.
+	// grant sets it again; an attribute that is not returned then stays as it was. It
+	// adds to the size of the item, by which each write is billed.
 	//
 	// Names of a lock's own attributes, of the table's keys and those that begin with
 	// "tenure" are refused, and so is a nil value: the write is not applied, and the

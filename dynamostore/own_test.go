@@ -159,8 +159,8 @@ func TestSharedTokenIsNeverGivenTwice(t *testing.T) {
 }
 
 // TestSharedDeleteKeepsTheToken: an item that was written before the table was
-// shared has its token in no other place. One that has a higher one beside keeps
-// that.
+// shared has its token in no other place. If a higher token is stored beside it,
+// that one stays.
 func TestSharedDeleteKeepsTheToken(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	table := newTable(t, e, nil)
@@ -289,7 +289,7 @@ func TestTakeoverOfWhatHasChanged(t *testing.T) {
 		{attrReleased: text("1"), attrData: binary("after")},
 		{attrData: nil},
 		{attrVersion: text("renewed")},
-		{attrStamp: text("older"), attrToken: n("9")}, // a higher token than the one that was seen
+		{attrStamp: text("older"), attrToken: n("9")}, // a higher token than the observed one
 	} {
 		key := fmt.Sprint("k", i)
 		plantItem(t, e.URL, table, row(item{"key": text(key), attrData: binary("before")}))

@@ -115,7 +115,8 @@ func (s *Store) awaitTable(ctx context.Context) (*Description, error) {
 	}
 }
 
-// unlike says in what a table is not the one that was asked for, or bad for locks.
+// unlike lists the settings of a table that differ from the requested ones, or are bad for
+// locks.
 func (d *Description) unlike(asked TableOptions, o Options) (wrong []string) {
 	for _, key := range []struct{ what, is, asked string }{
 		{"partition key", d.PartitionKey, asked.PartitionKey},
@@ -231,8 +232,8 @@ func statement(sid, resource string, operations ...string) string {
     }`, sid, strings.Join(operations, "\",\n        \"dynamodb:"), resource)
 }
 
-// arn returns the name of the table among all of AWS: its own if it can be asked, and one with
-// placeholders otherwise, of which the note tells.
+// arn returns the ARN of the table: its own if it can be asked, and otherwise an ARN with
+// placeholders, which the note explains.
 func (s *Store) arn(ctx context.Context, unasked string) (arn, note string, err error) {
 	if unasked == "" {
 		asked, cancel := context.WithTimeout(ctx, describePatience)

@@ -91,6 +91,6 @@ func (s *Store) ListTokens(ctx context.Context, prefix, cursor string) (driver.P
 }
 
 var (
-	_ driver.Raiser      = (*Store)(nil)
+	_ driver.Raiser        = (*Store)(nil)
 	_ driver.TokenRetainer = (*Store)(nil)
 )

@@ -92,7 +92,7 @@ func TestRaiseInASharedTable(t *testing.T) {
 			t.Errorf("what Tenure has never held was written: %v", it)
 		}
 		if beside := readItem(t, e.URL, table, item{"key": text(tokenPrefix + "java's alone")}); beside != nil {
-			t.Errorf("a token was laid beside what Tenure has never held: %v", beside)
+			t.Errorf("a token was stored for a lock that Tenure has never held: %v", beside)
 		}
 
 		// A token beside that is as high as the next one is refused: nothing is lowered.

@@ -43,7 +43,7 @@ func (s *Store) lookBoth(ctx context.Context, key string, c driver.Consistency) 
 
 func (s *Store) findBoth(key string, items map[string]item) (finding, error) {
 	r := reader{it: items[tokenPrefix+key]}
-	last := r.token() // 0 if there is none yet
+	last := r.token() // 0 if there is no token yet
 	if r.err != nil {
 		return finding{}, fmt.Errorf("item of %q: %w: %w", tokenPrefix+key, driver.ErrUnreadable, r.err)
 	}
@@ -87,8 +87,8 @@ func (s *Store) claimBoth(ctx context.Context, next driver.Record) (now, prev dr
 
 // beside writes the token of rec into the item beside the lock's.
 func (s *Store) beside(rec driver.Record, condition string) types.TransactWriteItem {
-	// Other clients list all items of a table, and fail at one that does not
-	// look like a lock.
+	// Other clients list all items of a table, and fail at an item that does
+	// not look like a lock.
 	token := driver.Record{Version: rec.Version, Owner: rec.Owner, Lease: max(rec.Lease, time.Millisecond), State: driver.Released}
 	beside := &expression{condition: condition}
 	beside.set = []string{"#on = :on", "#ld = :ld", "#rv = :rv", "#ir = :ir", "#tk = :tk"}

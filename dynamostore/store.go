@@ -61,12 +61,12 @@ func New(client *dynamodb.Client, table string, options *Options) (*Store, error
 }
 
 // Open is [New] for a table that must be there: it asks DynamoDB for the
-// table's description, and refuses one with other keys than the options say,
-// one that is being deleted, and a global table whose replicas are eventually
-// consistent; see [Options.EventualReplicas]. It needs the permission
-// dynamodb:DescribeTable. With SharedTable it also refuses a table whose items
-// expire, if it may ask for that by dynamodb:DescribeTimeToLive; see
-// [Options.TimeToLive].
+// table's description, and refuses a table whose keys differ from the options,
+// a table that is being deleted, and a global table whose replicas are
+// eventually consistent; see [Options.EventualReplicas]. It needs the
+// permission dynamodb:DescribeTable. With SharedTable it also refuses a table
+// whose items expire, if it may ask for that by dynamodb:DescribeTimeToLive;
+// see [Options.TimeToLive].
 func Open(ctx context.Context, client *dynamodb.Client, table string, options *Options) (*Store, error) {
 	s, err := New(client, table, options)
 	if err != nil {
@@ -261,8 +261,8 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 	}
 	old, err := s.find(next.Key, out.Attributes, 0)
 	if err != nil {
-		// It is applied all the same: the next look shows the record that it wrote.
-		return now, prev, fmt.Errorf("claim of %q: it was applied over what cannot be understood: %v", next.Key, err) //nolint:errorlint // not ErrUnreadable: it is gone
+		// It is applied all the same: the next read shows the record that it wrote.
+		return now, prev, fmt.Errorf("claim of %q: it was applied, but the item that it replaced cannot be decoded: %v", next.Key, err) //nolint:errorlint // not ErrUnreadable: it is gone
 	}
 	prev = old.rec
 	now = driver.Claimed(next, prev, true)

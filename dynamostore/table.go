@@ -21,8 +21,8 @@ import (
 
 // TableOptions are the settings of [CreateTable]. The zero value is good.
 type TableOptions struct {
-	// PartitionKey and SortKey are the names of the keys, which have type S. If
-	// PartitionKey is empty, "key"; if SortKey is empty, there is none.
+	// PartitionKey and SortKey are the names of the keys, which have type S. An
+	// empty PartitionKey means "key"; an empty SortKey means no sort key.
 	PartitionKey, SortKey string
 	// DeletionProtection has DynamoDB refuse to delete the table.
 	DeletionProtection bool

@@ -24,7 +24,7 @@ func TestTable(t *testing.T) {
 		client := connect(t, e.URL)
 		table := newTable(t, e, &TableOptions{PartitionKey: "name", SortKey: "part", Tags: map[string]string{"team": "ops"}})
 		if err := CreateTable(t.Context(), client, table, nil); !errors.Is(err, ErrTableExists) {
-			t.Errorf("CreateTable of one that is there: %v", err)
+			t.Errorf("CreateTable of an existing table: %v", err)
 		}
 		d, err := open(t, e.URL, table, nil).Inspect(t.Context())
 		if err != nil {

@@ -83,7 +83,7 @@ func leader(t *testing.T, s *Store, members []*enginetest.Engine) *enginetest.En
 				return nil
 			}
 		}
-		return errors.New("there is none")
+		return errors.New("there is no leader")
 	})
 	return found
 }

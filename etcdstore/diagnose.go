@@ -41,7 +41,7 @@ func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding 
 		stop()
 		if err != nil {
 			all = append(all, driver.Warn("member", "%s does not answer: %v", endpoint, err).
-				Advise("locks work while most members do; mend it, or leave it out of the URL"))
+				Advise("locks work while a majority of the members does; fix this member, or remove it from the URL"))
 			continue
 		}
 		reached = true
@@ -76,7 +76,7 @@ func memberFinding(endpoint string, s *clientv3.StatusResponse) driver.Finding {
 
 func quota(endpoint string, s *clientv3.StatusResponse) driver.Finding {
 	const mega = 1 << 20
-	f := driver.OK("quota", "%s has %d MB, of which %d MB are in use", endpoint, s.DbSize/mega, s.DbSizeInUse/mega)
+	f := driver.OK("quota", "%s has %d MB (%d MB in use)", endpoint, s.DbSize/mega, s.DbSizeInUse/mega)
 	if s.DbSizeQuota <= 0 {
 		return f
 	}

@@ -42,7 +42,7 @@ func TestFindings(t *testing.T) {
 		level driver.Level
 		want  string
 	}{
-		{quota("a", status(func(*etcdserverpb.StatusResponse) {})), driver.LevelOK, "a has 80 MB, of which 40 MB are in use; the quota is 100 MB"},
+		{quota("a", status(func(*etcdserverpb.StatusResponse) {})), driver.LevelOK, "a has 80 MB (40 MB in use); the quota is 100 MB"},
 		{quota("a", status(func(r *etcdserverpb.StatusResponse) { r.DbSize = 81 << 20 })), driver.LevelWarn, "compact"},
 		{memberFinding("a", status(func(r *etcdserverpb.StatusResponse) { r.IsLearner = true })), driver.LevelWarn, "until it votes"},
 		{encryption([]string{"http://10.0.0.1:2379", "http://localhost:2379"}), driver.LevelWarn, "write etcds:"},

@@ -44,10 +44,10 @@
 //
 // # Why no lease of etcd
 //
-// The beat in a lock's record shows whether its holder lives, as on every store. A lease of etcd is counted by the leader of the cluster: by the clock
-// of a third machine, which has begun to count anew with each change of leader, and in
-// older releases has revoked leases that another leader had kept alive
-// (https://github.com/etcd-io/etcd/issues/15247).
+// The beat in a lock's record shows whether its holder lives, as on every store. A lease of etcd is
+// counted by the leader of the cluster: by the clock of a third machine, which begins to count
+// again with each change of leader, and in older releases revoked leases that another leader had
+// kept alive (https://github.com/etcd-io/etcd/issues/15247).
 //
 // Tokens are Tenure's own, too. They have no gaps, so that the history of a lock can be
 // read by its tokens; a revision of etcd has.

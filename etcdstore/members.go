@@ -17,10 +17,10 @@ import (
 // A member whose process is stopped, or which hears nothing from the others, keeps its
 // connection. gRPC takes keepAliveTime and keepAliveTimeout to notice the first of these, and
 // never notices the second. Meanwhile round_robin gives such a member its share of the
-// requests, each of which runs out of time. At worst it gets every heartbeat of one lock, when
-// other requests fall in step with them, and the lease ends. So the requests of a client that
-// [Open] makes go in turn to the members that answer. One that let a request run out of time
-// gets none for avoidFor, unless all members did.
+// requests, which all time out. At worst it gets every heartbeat of one lock, when other
+// requests fall in step with them, and the lease ends. So the requests of a client that [Open]
+// makes go in turn to the members that answer. After a timeout a member gets no requests for
+// avoidFor, unless all members timed out.
 
 // avoidFor is how long a member is avoided after a request to it ran out of time. By then
 // gRPC has tested its connection, and closed it if nothing came back.

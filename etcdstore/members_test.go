@@ -59,8 +59,8 @@ type conn struct {
 	_ byte // so that each has an address of its own
 }
 
-// TestMembersInTurn: a member that let a request run out of time has a rest, until it answers
-// another one that it had; where all did, all are asked.
+// TestMembersInTurn: a member that let a request time out gets none, until it answers another
+// request; if all members did, all get requests.
 func TestMembersInTurn(t *testing.T) {
 	late := status.Error(codes.DeadlineExceeded, "late")
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 // state is a record as it stood at a revision of etcd.
 type state struct {
-	rec driver.Record // zero if there is none
+	rec driver.Record // zero if there is no record
 	rev int64         // in which it was written last; 0: there is no record
 	err error         // it cannot be understood
 	// apart says that its data are under a key of their own.

@@ -12,10 +12,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// authenticate returns an interceptor of each attempt to get a token, for which the client
-// would use its first password for ever. It sends the one that etcd has taken last. If that is
-// refused, it sends the one that there is by now. So a password may change first in etcd, or
-// where the program has it from.
+// authenticate returns an interceptor of each attempt to get a token; the client alone would
+// use its first password for ever. It sends the password that etcd accepted last. If etcd
+// refuses it, it sends the current one. So a password may change first in etcd, or first where
+// the program reads it.
 func authenticate(first string, password func(context.Context) (string, error)) grpc.UnaryClientInterceptor {
 	var last atomic.Pointer[string]
 	last.Store(&first)

@@ -15,7 +15,7 @@ import (
 )
 
 // TestNoProxyOfTheEnvironment: a client that Open makes goes to the member itself, whatever
-// the environment says of proxies. The name is one that those rules do not take for local.
+// the environment says of proxies. Those rules do not count the name as local.
 func TestNoProxyOfTheEnvironment(t *testing.T) {
 	const child = "ETCDSTORE_TEST_PROXIED"
 	if os.Getenv(child) != "" {

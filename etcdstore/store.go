@@ -30,9 +30,9 @@ type Options struct {
 	// other program may write below it. No part of it but the first is r, w or d.
 	Prefix string
 
-	// Password returns the password that the config's user has by now. [Open] has it called
-	// when etcd refuses the one that it took last, so that a password can change
-	// while the store is open; [New] does not. It may be called concurrently. If nil, the
+	// Password returns the current password of the config's user. [Open] has it called when
+	// etcd refuses the password that it accepted last, so that a password can change while
+	// the store is open; [New] does not. It may be called concurrently. If nil, the
 	// config's password is the only one.
 	Password func(context.Context) (string, error)
 }
@@ -76,10 +76,10 @@ var (
 // New returns a store on a client of the program's own, which must outlive it. It sends
 // nothing. Options may be nil.
 //
-// No setting of the client matters to the store's guarantees, its retries included: a
-// transaction is sent again by it only if it had not left. DialKeepAliveTime should be
-// set, or a member that has died is noticed after minutes. Until it is, the client gives it
-// its share of the requests, each of which runs out of time; one that [Open] makes does not.
+// No setting of the client matters to the store's guarantees, its retries included: it sends
+// a transaction again only if it had not been sent. DialKeepAliveTime should be set, or a
+// dead member is noticed after minutes. Until then the client gives it its share of the
+// requests, which all time out; a client that [Open] makes does not.
 func New(client *clientv3.Client, options *Options) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("etcdstore: the client is nil")

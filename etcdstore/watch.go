@@ -25,7 +25,7 @@ func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func()
 var errWatchEnded = errors.New("the watch has ended")
 
 // watchOnce watches until etcd ends the watch: because of a compaction, say. The client
-// itself goes on after a lost connection, from the last revision that it was told of.
+// itself goes on after a lost connection, from the last revision that it received.
 func (s *Store) watchOnce(ctx context.Context, key string, hint, standing func()) error {
 	for answer := range s.client.Watch(ctx, key, clientv3.WithCreatedNotify()) {
 		if err := answer.Err(); err != nil {

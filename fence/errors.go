@@ -21,7 +21,7 @@ var (
 	ErrNoToken = errors.New("no fencing token")
 
 	// ErrWrongLock is matched when a request was made under another lock than
-	// the one that its resource is written under. Nothing was written.
+	// the lock of its resource. Nothing was written.
 	ErrWrongLock = errors.New("wrong lock")
 
 	// ErrFull is matched when a gate knows as many resources as it may. The
@@ -34,9 +34,9 @@ var (
 type StaleError struct {
 	// Resource is what was to be written.
 	Resource string
-	// Token is the one that was refused.
+	// Token is the refused token.
 	Token uint64
-	// Highest is the one that had passed before.
+	// Highest is the highest token that had passed before.
 	Highest uint64
 }
 

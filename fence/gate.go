@@ -11,9 +11,9 @@ import (
 
 // Gate is a guard in the memory of one process. It fits a resource that is
 // reached through this process alone, and lives no longer than it: when the
-// process starts again, the gate knows nothing, and lets in whoever comes
-// first. Where that matters, keep the tokens beside the data: see [SQL] and
-// [SQLGate].
+// process starts again, the gate knows nothing, and admits the first token
+// that comes. Where that matters, keep the tokens beside the data: see [SQL]
+// and [SQLGate].
 //
 // It never forgets a resource by itself, since to forget one is to let a stale
 // write through: it holds a name and a number of each for as long as it lives.
@@ -85,8 +85,8 @@ func (g *Gate) Do(ctx context.Context, resource string, token uint64, write func
 }
 
 // Admit has the gate remember the token without a write: when it has returned
-// nil, no write under a lower one happens, one that was inside before has
-// ended, and what is read now stays. It returns errors as Do does.
+// nil, no write under a lower token happens, a write that was inside before
+// has ended, and what is read now stays. It returns errors as Do does.
 func (g *Gate) Admit(ctx context.Context, resource string, token uint64) error {
 	return g.Do(ctx, resource, token, func(context.Context) error { return nil })
 }

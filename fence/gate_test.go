@@ -55,7 +55,7 @@ func TestGateComparesTokens(t *testing.T) {
 		t.Errorf("another resource: %v", err)
 	}
 	if gate.Refusals() != 2 || len(told) != 2 || told[0].Token != 6 {
-		t.Errorf("%d refusals counted, told of %v", gate.Refusals(), told)
+		t.Errorf("%d refusals counted, reported %v", gate.Refusals(), told)
 	}
 }
 

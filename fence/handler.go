@@ -74,10 +74,10 @@ const defaultMaxBody = 1 << 20
 // one keeps nobody out. So next cannot flush, nor take over the connection. A
 // panic of next goes on, and frees the resource.
 //
-// Next must have done its writing when it returns: one that goes on in the
-// background, as below an http.TimeoutHandler, is not guarded any more. If it
-// answers with a status of 400 or above, a [SQLGate] rolls its transaction
-// back.
+// Next must have done its writing when it returns: a write that goes on in
+// the background, as below an http.TimeoutHandler, is not guarded any more.
+// If it answers with a status of 400 or above, a [SQLGate] rolls its
+// transaction back.
 //
 // Handler panics if guard or next is nil, or if options have Resource without
 // Lock. Options may be nil.

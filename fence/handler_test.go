@@ -168,7 +168,7 @@ func TestHandlerReadsTheBodyFirst(t *testing.T) {
 			done <- w
 		}()
 		synctest.Wait()
-		cancel() // whoever waits still, waits for the sender
+		cancel() // a request that still waits, waits for the sender
 		if w := <-done; w.Code != http.StatusOK {
 			t.Errorf("the successor is answered %d: %s", w.Code, w.Body)
 		}

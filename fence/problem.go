@@ -89,10 +89,10 @@ func (p *problem) write(w http.ResponseWriter) {
 const maxProblem = 64 << 10
 
 // Refusal returns the error by which a [Handler] refused the request that r
-// answers: a [*StaleError], or one that matches [ErrNoToken] or
-// [ErrWrongLock], or another one that says why. It returns nil for every other
-// answer, also one of the handler behind with the same status. The body of r
-// can be read afterwards as before.
+// answers: a [*StaleError], an error that matches [ErrNoToken] or
+// [ErrWrongLock], or another error that says why. It returns nil for every
+// other answer, also one of the handler behind with the same status. The body
+// of r can be read afterwards as before.
 func Refusal(r *http.Response) error {
 	kind := r.Header.Get(RefusedHeader)
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "" || err != nil || media != problemType || r.Body == nil {

@@ -114,7 +114,7 @@ func NewSQL(options *SQLOptions) (*SQL, error) {
 	}, nil
 }
 
-// CreateTable creates the table if there is none. A schema of your own
+// CreateTable creates the table if it does not exist. A schema of your own
 // needs this:
 //
 //	CREATE TABLE tenure_fences (resource TEXT NOT NULL PRIMARY KEY, token BIGINT NOT NULL)
@@ -132,7 +132,7 @@ func (s *SQL) CreateTable(ctx context.Context, db *sql.DB) error {
 // on is read, and roll back if it returns an error:
 //
 //   - a [*StaleError] if a higher token has passed;
-//   - one that matches [ErrNoToken] if token is 0;
+//   - an error that matches [ErrNoToken] if token is 0;
 //   - the database's own, such as for a lock that another transaction has. If
 //     the engine wants so, begin the whole transaction again.
 //

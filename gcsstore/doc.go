@@ -21,8 +21,8 @@
 //     if this store has seen it last, else two.
 //   - Reads are strong, also in a bucket that all may read: objects are not to be cached.
 //   - An upload that breaks off is never an object: its checksum goes before it.
-//   - Before its first write a store tries the server by writes that must fail, and refuses
-//     one that lets one through: see [Options.TrustServer].
+//   - Before its first write a store tries the server with writes that must fail, and
+//     refuses a server that applies any of them: see [Options.TrustServer].
 //   - What a later version of Tenure writes into a record is kept.
 //
 // # What is not guaranteed

@@ -67,7 +67,7 @@ const (
 	hopeless   = objectmap.Hopeless
 )
 
-// orgPolicy is the reason of an answer with the status of a condition that is none.
+// orgPolicy is the reason of an answer whose status looks like a failed condition but is not.
 const orgPolicy = "orgPolicyConstraintFailed"
 
 const (

@@ -26,8 +26,8 @@ type site struct {
 	url, bucket string // "": Google's
 }
 
-// newSite returns the bucket of an emulator that the test has for itself, or the one that the
-// environment names.
+// newSite returns the bucket of an emulator that the test has for itself, or the bucket that
+// the environment names.
 func newSite(t testing.TB) site {
 	t.Helper()
 	if bucket := os.Getenv(realBucket); bucket != "" {

@@ -41,8 +41,8 @@ type objects struct {
 
 // newObjects returns objects that close idle connections by drop. It may be nil.
 func newObjects(client *storage.Client, bucket string, drop func()) *objects {
-	// The client counts a write under a condition as one that may be sent again. One that had
-	// been applied would then be refused by its own condition.
+	// The client may send a write with a condition again. If it had been applied, its own
+	// condition would then refuse it.
 	handle := client.Bucket(bucket).Retryer(storage.WithPolicy(storage.RetryNever))
 	return &objects{handle: handle, bucket: bucket, Idle: objectmap.NewIdle(drop)}
 }

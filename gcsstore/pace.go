@@ -14,8 +14,8 @@ import (
 // let through.
 const writePause = time.Second
 
-// pace holds back the writes of an object of which the service has refused one as too soon.
-// All methods may be called concurrently.
+// pace holds back the writes of an object after the service has refused a write as too
+// soon. All methods may be called concurrently.
 type pace struct {
 	mu   sync.Mutex
 	from map[string]time.Time // by the name: when it may be written again

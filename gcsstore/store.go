@@ -50,8 +50,8 @@ type Store struct {
 }
 
 var (
-	_ driver.Store       = (*Store)(nil)
-	_ driver.Raiser      = (*Store)(nil)
+	_ driver.Store         = (*Store)(nil)
+	_ driver.Raiser        = (*Store)(nil)
 	_ driver.TokenRetainer = (*Store)(nil)
 )
 
@@ -80,9 +80,9 @@ func New(client *storage.Client, bucket string, options *Options) (*Store, error
 	return &Store{Store: inner, objects: all}, nil
 }
 
-// Open is [New] for a bucket that must be there, on a server that must be sound: it tries the
-// server at once, by 8 requests, 5 of which write, so that a wrong name, a missing permission
-// and a server that does not keep the conditions of writes are told here. With TrustServer it
+// Open is [New] for a bucket that must exist, on a server that must be sound: it tries the
+// server at once, by 8 requests, 5 of them writes, so that it reports a wrong name, a missing
+// permission and a server that does not keep the conditions of writes. With TrustServer it
 // lists once. Options may be nil.
 func Open(ctx context.Context, client *storage.Client, bucket string, options *Options) (*Store, error) {
 	s, err := New(client, bucket, options)
@@ -90,7 +90,7 @@ func Open(ctx context.Context, client *storage.Client, bucket string, options *O
 		return nil, err
 	}
 	if err = s.Try(ctx); err == nil && options != nil && options.TrustServer {
-		// A look does not tell a bucket that is absent from an object that is.
+		// A read does not distinguish an absent bucket from an absent object.
 		_, _, err = s.objects.Names(ctx, s.Prefix()+"open", "")
 	}
 	if err != nil {

@@ -91,7 +91,7 @@ func TestAnswers(t *testing.T) {
 }
 
 // TestNoAnswer: a connection that ends after the request leaves the outcome open, and is not
-// tried again; one that is refused does not.
+// tried again; a refused connection leaves nothing open.
 func TestNoAnswer(t *testing.T) {
 	a := &buckets.Answer{Cut: true}
 	nobody := siteAt(fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)))
@@ -118,13 +118,13 @@ func TestBrokenAnswer(t *testing.T) {
 	}
 }
 
-// TestNoGeneration: a server that tells no generation is refused, as is a tag that is none.
+// TestNoGeneration: a server that returns no generation is refused, as is an invalid tag.
 func TestNoGeneration(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
 	defer server.Close()
 	o := newObjects(siteAt(server.URL).client(t), "locks", nil)
 	if _, tag, err := o.Get(t.Context(), "name"); err != nil || tag != "" {
-		t.Errorf("a look: tag %q, %v", tag, err)
+		t.Errorf("a read: tag %q, %v", tag, err)
 	}
 	if tag, err := o.Put(t.Context(), "name", []byte("body"), ""); err != nil || tag != "" {
 		t.Errorf("a write: tag %q, %v", tag, err)

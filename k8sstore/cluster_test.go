@@ -97,7 +97,7 @@ func TestRestartUnderAWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	enginetest.WantHint(t, hints, "a release after that")
-	enginetest.Eventually(t, "a look by the API server that is back", func(ctx context.Context) error {
+	enginetest.Eventually(t, "a read by the API server that is back", func(ctx context.Context) error {
 		got, err := watcher.Get(ctx, "lock", driver.Strong)
 		if err == nil && got.State != driver.Released {
 			t.Fatalf("it shows %+v", got)
@@ -109,7 +109,7 @@ func TestRestartUnderAWatch(t *testing.T) {
 // TestHeartbeatsCallNoHint: what a watch sees in order tells that nothing was hinted
 // before.
 func TestHeartbeatsCallNoHint(t *testing.T) {
-	s, other, _ := rig(t, nil)
+	s, other, _ := setUp(t, nil)
 	rec := mustClaim(t, other, "lock")
 	hints, _ := enginetest.Watched(t, s, "lock")
 	for i := range 5 {
@@ -136,7 +136,7 @@ func TestHeartbeatsCallNoHint(t *testing.T) {
 // TestWatchStands: Watch returns when the API server has said that it will tell, and
 // misses nothing that has happened since it began.
 func TestWatchStands(t *testing.T) {
-	s, other, w := rig(t, nil)
+	s, other, w := setUp(t, nil)
 	rec := mustClaim(t, other, "lock")
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	w.set(func(r *http.Request) fault {

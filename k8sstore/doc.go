@@ -35,8 +35,8 @@
 //   - Tokens, if a Lease is deleted by others than Tenure, if a client wipes its
 //     annotations (electors of client-go keep them), or if etcd is restored from a
 //     snapshot: they begin again, or are given again.
-//   - Requests that a proxy repeats between the program and the API server: one that was
-//     applied looks like a lost race then, and the lock is free after its lease.
+//   - Requests that a proxy between the program and the API server repeats: an applied
+//     request then looks like a lost race, and the lock is free after its lease.
 //
 // # Layout
 //
@@ -54,7 +54,7 @@
 // is in a ConfigMap, which is written before the Lease that names it, under a name that is
 // never used again, and removed after the Lease has named another one. So a Lease and
 // what it names are always one state. A process that dies between the two leaves a
-// ConfigMap behind, which the next one that writes such data removes.
+// ConfigMap behind, which the next writer of such data removes.
 //
 // # Logs
 //

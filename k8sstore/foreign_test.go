@@ -220,7 +220,7 @@ func plantSpec(t *testing.T, s *Store, key string, spec v1.LeaseSpec, notes map[
 
 // TestForeignLeases: what is made of Leases that no store has written.
 func TestForeignLeases(t *testing.T) {
-	s, other, _ := rig(t, &Options{SharedLease: true})
+	s, other, _ := setUp(t, &Options{SharedLease: true})
 	plain, err := New(mustConfig(t, enginetest.Shared(t, enginetest.Kubernetes, "kubernetes"), "admin"), s.namespace, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -336,7 +336,7 @@ func TestForeignLeases(t *testing.T) {
 // TestForeignHeartbeat: neither a heartbeat nor a release of ours reaches a Lease that
 // another client has taken meanwhile.
 func TestForeignHeartbeat(t *testing.T) {
-	s, other, _ := rig(t, &Options{SharedLease: true})
+	s, other, _ := setUp(t, &Options{SharedLease: true})
 	rec := mustClaim(t, s, "lock")
 	rec, err := s.Swap(t.Context(), rec, func() driver.Record {
 		next := beat(rec)
@@ -358,7 +358,7 @@ func TestForeignHeartbeat(t *testing.T) {
 	for len(hints) > 0 {
 		<-hints
 	}
-	for i := range 5 { // its heartbeats are none
+	for i := range 5 { // its heartbeats call no hint
 		plantSpec(t, other, "lock", specBy("elector", 15, time.Now().Add(time.Duration(i)*time.Second)), nil)
 	}
 	if n := len(hints); n > 0 {
@@ -375,7 +375,7 @@ func TestForeignHeartbeat(t *testing.T) {
 
 // TestSharedRefusals: an elector would take a lock under a session at once.
 func TestSharedRefusals(t *testing.T) {
-	s, _, w := rig(t, &Options{SharedLease: true})
+	s, _, w := setUp(t, &Options{SharedLease: true})
 	under := held("lock")
 	under.Session = "s"
 	session := held(driver.SessionKey("s"))
@@ -414,7 +414,7 @@ func TestSharedRefusals(t *testing.T) {
 // shown no life for its own duration; and not over one under whose name Tenure has never
 // given a token.
 func TestRaiseOverElectors(t *testing.T) {
-	s, other, _ := rig(t, &Options{SharedLease: true})
+	s, other, _ := setUp(t, &Options{SharedLease: true})
 	ops := newClientOf(t, s, "ops", time.Second)
 	for _, name := range []string{"lock", "free", "own"} {
 		rec := mustClaim(t, other, name)

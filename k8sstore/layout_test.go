@@ -22,7 +22,7 @@ import (
 
 // TestKubectl: what "kubectl get lease" shows, and the fields that electors read.
 func TestKubectl(t *testing.T) {
-	s, other, _ := rig(t, nil)
+	s, other, _ := setUp(t, nil)
 	claim := held("lock")
 	claim.Owner, claim.Lease = "web-7", 14500*time.Millisecond
 	claim.Since = time.Date(2026, 3, 29, 2, 30, 0, 123456789, time.UTC)
@@ -94,7 +94,7 @@ func TestKubectl(t *testing.T) {
 
 // TestOthersKeepTheirs: what others have in a Lease survives all that Tenure does with it.
 func TestOthersKeepTheirs(t *testing.T) {
-	s, _, _ := rig(t, nil)
+	s, _, _ := setUp(t, nil)
 	rec := mustClaim(t, s, "lock")
 	patch := `{"metadata":{"labels":{"team":"a"},"annotations":{"note":"x"},"finalizers":["example.com/f"]}}`
 	if err := s.calls.patch(t.Context(), leases, s.namespace, s.object("lock"), json.RawMessage(patch), nil); err != nil {
@@ -135,7 +135,7 @@ func configMapsOf(t *testing.T, s *Store) []string {
 // TestLongData: long data are in a ConfigMap, come and go with the record, are not stored
 // again by a heartbeat, and leave nothing behind.
 func TestLongData(t *testing.T) {
-	s, fresh, w := rig(t, nil)
+	s, fresh, w := setUp(t, nil)
 	long, short := bytes.Repeat([]byte("x"), driver.MaxDataLen), []byte("short")
 	claim := held("lock")
 	claim.Data = long
@@ -217,7 +217,7 @@ func TestLongData(t *testing.T) {
 // TestPartsLeftBehind: a writer that dies, or loses, between its two writes changes
 // nothing that can be read, and what it leaves is removed by the next.
 func TestPartsLeftBehind(t *testing.T) {
-	s, other, w := rig(t, nil)
+	s, other, w := setUp(t, nil)
 	long := bytes.Repeat([]byte("x"), driver.MaxDataLen)
 	rec := mustClaim(t, s, "lock")
 	with := func(data []byte) driver.Record {
@@ -238,7 +238,7 @@ func TestPartsLeftBehind(t *testing.T) {
 	if got, err := other.Get(t.Context(), "lock", driver.Strong); err != nil || len(got.Data) > 0 || len(configMapsOf(t, s)) != 1 {
 		t.Errorf("it shows %d bytes of data, %v", len(got.Data), err)
 	}
-	// One that loses takes back what it has written, and leaves what others have.
+	// A writer that loses removes what it has written, and leaves what others have.
 	var err error
 	if rec, err = other.Swap(t.Context(), rec, with(long[1:])); err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestPartsLeftBehind(t *testing.T) {
 	}
 	for _, c := range []driver.Consistency{driver.Strong, driver.Eventual} {
 		if _, err := other.Get(t.Context(), "lock", c); !errors.Is(err, driver.ErrUnreadable) || !strings.Contains(fmt.Sprint(err), kept[0]) {
-			t.Errorf("a look without its data: %v", err)
+			t.Errorf("a read without its data: %v", err)
 		}
 	}
 }
@@ -274,7 +274,7 @@ func TestPartsLeftBehind(t *testing.T) {
 // TestReadWhileDataChange: a reader meets data and record of one write, however often they
 // change.
 func TestReadWhileDataChange(t *testing.T) {
-	s, other, _ := rig(t, nil)
+	s, other, _ := setUp(t, nil)
 	rec := mustClaim(t, s, "lock")
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() {

@@ -14,7 +14,7 @@ import (
 
 // state is a record as it stood in an object.
 type state struct {
-	rec driver.Record // zero if there is none
+	rec driver.Record // zero if there is no record
 	rev string        // the resourceVersion; empty: there is no object
 	err error         // it cannot be understood
 

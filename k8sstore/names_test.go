@@ -65,8 +65,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzNames: no two keys have one name, in stores whose prefixes begin alike, and each
-// name is one that the API server takes.
+// FuzzNames: no two keys have one name, in stores whose prefixes begin alike, and the
+// API server accepts each name.
 func FuzzNames(f *testing.F) {
 	keys := []string{"a", "A", "a-b", "a--b", "b.x", "tenure.a", "a/b", "a\x00", "Ä", strings.Repeat("k", 200), "a--x5gx5sqs7dvw6snlpdycfkbp23xusq3q"}
 	for _, a := range keys {

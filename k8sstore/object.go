@@ -211,7 +211,7 @@ func (s *Store) understand(key string, o *v1.Lease, is *state) (rec driver.Recor
 			return rec, fmt.Errorf("annotation %s is %.40q, not a whole number from 1 to %d", noteToken, text, uint64(driver.MaxToken))
 		}
 	} else if len(notes[noteRecord]) > 0 || is.parts.Record != nil {
-		// With nothing that says how far they have come, tokens would begin anew.
+		// Without the last token, tokens would begin at 1 again.
 		return rec, fmt.Errorf("it has no annotation %s", noteToken)
 	}
 	if is.foreign {

@@ -23,11 +23,11 @@ import (
 	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
-// The annotations of an object hold 256 KiB in all, and each heartbeat writes them anew.
-// So long data, and a record with very many requests, are in a ConfigMap each. It has a
-// random name that is never used again, is written before the Lease that names it, and
-// never changed: a Lease and what it names are one state. It is removed after a write by
-// which nothing can name it any more.
+// The annotations of an object hold 256 KiB in all, and each heartbeat writes all of
+// them. So long data, and a record with very many requests, are in a ConfigMap each. It
+// has a random name that is never used again, is written before the Lease that names it,
+// and never changed: a Lease and what it names are one state. It is removed after a
+// write that makes sure that no Lease can name it any more.
 const (
 	// maxInline is the longest data that are kept within the record.
 	maxInline = 4 << 10
@@ -91,7 +91,7 @@ func (s *Store) part(ctx context.Context, p *part) ([]byte, error) {
 	return content, nil
 }
 
-// partsOf returns the parts of a key that no write can name any more after one that
+// partsOf returns the parts of a key that no write can name any more after a write that
 // replaces the given state. It is called before that write, which takes place only if the
 // state has stood until then. So each part that is there by now was made for that state,
 // and is late, or for an earlier one. Those for a Lease that was to be created are left:

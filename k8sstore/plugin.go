@@ -27,7 +27,7 @@ type plugin struct {
 
 	mu   sync.Mutex
 	left int           // requests that were given up, and have not ended
-	free chan struct{} // closed when the last of these has ended; nil if there is none
+	free chan struct{} // closed when the last of these has ended; nil if left is 0
 }
 
 // pluginError says that no credentials have come in time, and so nothing was sent.

@@ -133,7 +133,8 @@ func TestPluginHangs(t *testing.T) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
-	// Of those that were given up one waits on, with its keeper; a few may be from elsewhere.
+	// One of the abandoned requests still waits, with its goroutine; a few more may be of
+	// others.
 	if more := runtime.NumGoroutine() - before; more > 8 {
 		t.Errorf("20 calls have left %d goroutines", more)
 	}

@@ -35,7 +35,7 @@ func ReadOnlyPolicy(namespace, role string) string {
 	return policy(namespace, role, map[string]bool{"get": true, "list": true, "watch": true})
 }
 
-// policy returns a Role with the verbs, all of them if there are none.
+// policy returns a Role with the verbs of only, with all verbs if it is nil.
 func policy(namespace, role string, only map[string]bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: %s\n  namespace: %s\nrules:\n", quoted(role), quoted(namespace))

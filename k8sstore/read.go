@@ -64,7 +64,7 @@ func (s *Store) read(ctx context.Context, key string, c driver.Consistency) (sta
 }
 
 func (s *Store) readAll(ctx context.Context, key string, c driver.Consistency) (state, error) {
-	var before string // the state of which a part was missing
+	var before string // the state whose part was missing
 	for range maxReads {
 		var query url.Values
 		if c == driver.Eventual {

@@ -101,8 +101,8 @@ func (w *wire) set(f func(*http.Request) fault) {
 	w.fault = f
 }
 
-// rig is a store over a wire, and another one beside it.
-func rig(t *testing.T, options *Options) (s, other *Store, w *wire) {
+// setUp returns a store over a wire, and another store without it.
+func setUp(t *testing.T, options *Options) (s, other *Store, w *wire) {
 	t.Helper()
 	file := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
 	config, namespace := mustConfig(t, file, "admin"), newNamespace(t, file)
@@ -125,7 +125,7 @@ func released(rec driver.Record) driver.Record {
 }
 
 func TestRoundTrips(t *testing.T) {
-	s, other, w := rig(t, nil)
+	s, other, w := setUp(t, nil)
 	ctx := t.Context()
 	costs := func(what string, want int, err error) {
 		t.Helper()
@@ -180,7 +180,7 @@ func TestRoundTrips(t *testing.T) {
 // TestOutcomes: what the client of Kubernetes would send again is sent once, and each
 // error says what is certain.
 func TestOutcomes(t *testing.T) {
-	s, other, w := rig(t, nil)
+	s, other, w := setUp(t, nil)
 	ctx := t.Context()
 	rec := mustClaim(t, s, "lock")
 	writes := func(f fault) func(*http.Request) fault {
@@ -262,7 +262,7 @@ func TestHungConnection(t *testing.T) {
 		t.Errorf("heartbeat: %v", err)
 	}
 	resume()
-	enginetest.Eventually(t, "a look", func(ctx context.Context) (err error) {
+	enginetest.Eventually(t, "a read", func(ctx context.Context) (err error) {
 		rec, err = s.Get(ctx, "lock", driver.Strong)
 		return err
 	})

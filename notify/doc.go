@@ -22,9 +22,9 @@
 //
 // # What others can do
 //
-// The address and a secret are in the records of the store. Whoever can read the store
-// can make each process that waits look at a lock four times in a refresh period, and
-// each holder send four heartbeats more in a heartbeat period. Whoever can write a record
+// The address and a secret are in the records of the store. Anyone who can read the store
+// can make each waiting process read a lock four times in a refresh period, and each
+// holder send four more heartbeats in a heartbeat period. Anyone who can write a record
 // can have processes that wait for its lock send datagrams of at most 300 bytes to an
 // address of their choice: at most 20 in a lease, and one for each poll that shows another
 // holder, for each lock and process. They begin with the bytes TENUREB1, and go to no port

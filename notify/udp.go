@@ -24,9 +24,9 @@ type UDP struct {
 
 // Options are for [Listen]. Nil means the defaults.
 type Options struct {
-	// Advertise is the address under which other processes reach this one, if that is
-	// not the one that it listens at: an IP address, and a port, or port 0 for the one
-	// that it listens at. Where Listen is given a wildcard it is needed.
+	// Advertise is the address under which other processes reach this one, if that
+	// differs from the listen address: an IP address, and a port, or port 0 for the
+	// listen port. It is needed if Listen is a wildcard.
 	Advertise string
 }
 
@@ -85,7 +85,7 @@ func (u *UDP) Close() error { return u.conn.Close() }
 func (u *UDP) Send(address string, message []byte) error {
 	text, ok := strings.CutPrefix(address, scheme)
 	if !ok {
-		return fmt.Errorf("notify: address %.100q is none of UDP: want %sIP:PORT", address, scheme)
+		return fmt.Errorf("notify: address %.100q is not a UDP address: want %sIP:PORT", address, scheme)
 	}
 	to, err := parse(text, false)
 	if err == nil {
@@ -105,7 +105,7 @@ func (u *UDP) Send(address string, message []byte) error {
 	return err
 }
 
-// Receive returns the next datagram. One that is too long is dropped.
+// Receive returns the next datagram. It drops a datagram that is too long.
 func (u *UDP) Receive(ctx context.Context) ([]byte, error) {
 	buffer := <-u.buffer
 	defer func() { u.buffer <- buffer }()

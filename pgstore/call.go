@@ -137,9 +137,9 @@ func (s *Store) end(conn *pgxpool.Conn) {
 	conn.Release()
 }
 
-// renew has the pool of the store connect anew, if a connection broke or leads to a
-// standby: the others are likely to be no better. Those that break at the same time count
-// once.
+// renew has the pool of the store connect again, if a connection broke or leads to a
+// standby: its other connections are likely to be no better. Connections that break at
+// the same time count once.
 func (s *Store) renew(pg *pgconn.PgConn, err error) {
 	var e *pgconn.PgError
 	standby := errors.As(err, &e) && e.Code == "25006"

@@ -66,8 +66,9 @@ func cockroach(conn net.Conn, pooled bool) {
 	}
 }
 
-// TestCockroachDB: a server that speaks the protocol of PostgreSQL, and is none, is named,
-// when the store is opened, at its first use, and when the table is made.
+// TestCockroachDB: an error names a server that speaks the protocol of PostgreSQL but is
+// another product, when the store is opened, at its first use, and when the table is
+// created.
 func TestCockroachDB(t *testing.T) {
 	for name, pooled := range map[string]bool{"straight": false, "behind a pooler": true} {
 		t.Run(name, func(t *testing.T) {

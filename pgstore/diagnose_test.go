@@ -17,7 +17,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// A server with a standby, at first one that is not synchronous. Its settings change.
+// A server with a standby, which is asynchronous at first. Its settings change.
 func TestDiagnose(t *testing.T) {
 	server := enginetest.StartPostgreSQL(t, "fsync=on", "full_page_writes=on")
 	conn, err := pgx.Connect(t.Context(), server.URL)

@@ -6,16 +6,16 @@
 //	store, err := pgstore.Open(ctx, "postgres://app@db-1,db-2/app?sslmode=verify-full", nil)
 //	client, err := tenure.New(store, &tenure.Options{})
 //
-// The table must be there: [CreateTable], [Schema], or `tenure table create`. It is one for
-// all roles, whatever their search_path: see [Options.Table].
+// The table must exist: use [CreateTable], [Schema], or `tenure table create`. All roles
+// use one table, whatever their search_path: see [Options.Table].
 //
 // # Cost
 //
 // Every call is one statement and one round trip: a claim, whether the lock is free, held
-// or unknown; a heartbeat, a release, a look, any number of looks at once. A second one is
-// needed only when two meet in the same millisecond. After a release a statement tells
-// others, for which nobody waits. A heartbeat writes one small row, and not the data of the
-// record.
+// or unknown; a heartbeat, a release, a read, any number of reads at once. A second
+// statement is needed only when two calls meet in the same millisecond. After a release a
+// statement notifies others; no caller waits for it. A heartbeat writes one small row, and
+// not the data of the record.
 //
 // A connection is a process of the server. [Open] makes at most 16, and one more listens if
 // something is watched. A process with many locks holds them under a session: one heartbeat

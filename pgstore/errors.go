@@ -89,7 +89,7 @@ func (s *Store) sorted(err error) error {
 	return driver.NotApplied(err)
 }
 
-// errCockroachDB refuses a server that speaks the protocol and is none of PostgreSQL's.
+// errCockroachDB refuses a server that speaks the protocol of PostgreSQL but is CockroachDB.
 var errCockroachDB = driver.NotApplied(driver.Permanent(errors.New("postgres: this is CockroachDB, which refuses a statement that both updates and inserts rows of a table, " +
 	"as each claim does: use PostgreSQL 12 or later, or another store, such as etcd")))
 

@@ -31,8 +31,8 @@ var (
 type StaleError struct {
 	// Lock is the name of the lock.
 	Lock string
-	// Token is the one that was refused, and Highest that of the lock's record.
-	// They are the same if the term has ended and no other has begun.
+	// Token is the refused token, and Highest the token of the lock's record.
+	// They are equal if the term has ended and no other has begun.
 	Token, Highest uint64
 	// State is that of the lock's record.
 	State driver.State
@@ -110,7 +110,7 @@ func (s *Store) guarded(lock string, token uint64, none error, query func(sql st
 	case format != tableFormat:
 		return fmt.Errorf("guard %q: %w: the row has format %d, of another version of Tenure", lock, driver.ErrUnreadable, format)
 	case highest < 1:
-		return fmt.Errorf("guard %q: %w: token %d is none", lock, driver.ErrUnreadable, highest)
+		return fmt.Errorf("guard %q: %w: token %d is not positive", lock, driver.ErrUnreadable, highest)
 	case uint64(highest) < token:
 		return fmt.Errorf("guard %q: %w: token %d, of a lock whose record in table %s has token %d", lock, ErrUnknownToken, token, at, highest)
 	case uint64(highest) > token, stands != driver.Held:

@@ -158,8 +158,8 @@ func TestGuardOldSnapshot(t *testing.T) {
 		former := rec.Token
 		rec = enginetest.Swap(t, s, rec, takeover(rec))
 		err = s.Guard(t.Context(), tx, "lock", former)
-		if anew := (*pgconn.PgError)(nil); !errors.Is(err, ErrStale) && !(errors.As(err, &anew) && anew.Code == "40001") {
-			t.Errorf("%s: %v, want that it is stale, or that the transaction is to begin anew", isolation, err)
+		if again := (*pgconn.PgError)(nil); !errors.Is(err, ErrStale) && !(errors.As(err, &again) && again.Code == "40001") {
+			t.Errorf("%s: %v, want ErrStale, or that the transaction must begin again", isolation, err)
 		}
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)

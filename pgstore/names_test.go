@@ -60,6 +60,6 @@ func TestTableNames(t *testing.T) {
 		t.Errorf("commit off: %v", err)
 	}
 	if _, err := New(pool, &Options{Listen: "postgres://a:b:c"}); err == nil {
-		t.Error("a listen URL that is none is taken")
+		t.Error("an invalid listen URL is accepted")
 	}
 }

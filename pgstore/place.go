@@ -44,7 +44,8 @@ func schemasWith(name string) string {
 		" WHERE c.relname = '" + name + "' AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'"
 }
 
-// schemasIn asks for them. A server that is none of PostgreSQL's may not know the catalog.
+// schemasIn returns the schemas that have a table of the name. A server that is not PostgreSQL
+// may not know the catalog.
 func schemasIn(ctx context.Context, db DB, name string) ([]string, error) {
 	schemas, err := schemasOf(db.QueryRow(ctx, schemasWith(name), pgx.QueryExecModeExec))
 	var e *pgconn.PgError

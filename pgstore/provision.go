@@ -101,7 +101,7 @@ func (s *Store) Describe(ctx context.Context, _ driver.Timing) (driver.Descripti
 	out.Add("encoding", d.Encoding, "")
 	out.Add("fsync", driver.OnOff(d.Fsync), "")
 	out.Add("full_page_writes", driver.OnOff(d.FullPageWrites), "durability")
-	out.Add("standbys", fmt.Sprintf("%d, of which %d are synchronous", d.Standbys, d.Synchronous), "")
+	out.Add("standbys", fmt.Sprintf("%d (%d synchronous)", d.Standbys, d.Synchronous), "")
 	out.Add("waits for", d.SynchronousNames, "replication")
 	out.Add("autovacuum", driver.OnOff(d.Autovacuum), "")
 	out.Add("oldest transaction", d.OldestTransaction.Round(time.Millisecond).String(), "vacuum")

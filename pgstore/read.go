@@ -79,7 +79,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 	var page driver.Page
 	for i := range rows {
 		if rows[i].absent() {
-			break // there is none at all
+			break // there is no record at all
 		}
 		rec, err := rows[i].record()
 		if err != nil {

@@ -102,12 +102,12 @@ func requestOrNull(q *driver.Request) any {
 	return []byte(recordcodec.EncodeRequest(q))
 }
 
-// row is one of an answer: a flag, and the columns, all of which are NULL if there is no
-// row in the table.
+// row is a row of an answer: a flag, and the columns, which are all NULL if the table
+// has no row.
 type row struct {
 	flag                                         bool
 	key, state, owner, version, beat, session    pgtype.Text
-	host, label, bell, ended                     pgtype.Text
+	host, label, notify, ended                   pgtype.Text
 	prevOwner, prevHost, prevLabel, prevEnded    pgtype.Text
 	format                                       pgtype.Int4
 	token, lease, heartbeat, priority, prevToken pgtype.Int8
@@ -121,7 +121,7 @@ type row struct {
 func (r *row) targets() []any {
 	return []any{
 		&r.flag, &r.key, &r.format, &r.state, &r.owner, &r.token, &r.version, &r.beat, &r.session, &r.lease, &r.heartbeat,
-		&r.drift, &r.host, &r.label, &r.bell, &r.since, &r.until, &r.ended, &r.priority, &r.requests, &r.asked,
+		&r.drift, &r.host, &r.label, &r.notify, &r.since, &r.until, &r.ended, &r.priority, &r.requests, &r.asked,
 		&r.prevToken, &r.prevOwner, &r.prevHost, &r.prevLabel, &r.prevSince, &r.prevUntil, &r.prevEnded, &r.prevAsked, &r.data,
 	}
 }
@@ -148,7 +148,7 @@ func (r *row) record() (driver.Record, error) {
 		Drift:     r.drift.Float64,
 		Host:      r.host.String,
 		Label:     r.label.String,
-		Notify:    r.bell.String,
+		Notify:    r.notify.String,
 		Since:     r.time("since", r.since),
 		Until:     r.time("until", r.until),
 		End:       driver.EndReason(r.ended.String),

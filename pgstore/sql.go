@@ -32,8 +32,8 @@ const tableFormat = 1
 // which needs no vacuum of the index. The table must not be UNLOGGED: it would be empty
 // after a crash, and tokens would begin at 1 again.
 //
-// No column has a CHECK: PostgreSQL parses each of them anew with every update, and three
-// took a seventh of its work. A row that somebody has spoilt by hand is unreadable.
+// No column has a CHECK: PostgreSQL parses each of them again with every update, and
+// three took a seventh of its work. A row that was damaged by hand is unreadable.
 const schema = `CREATE TABLE %s (
 	key          text COLLATE "C" PRIMARY KEY,
 	format       integer NOT NULL,   -- of the row: a program leaves rows alone that it does not understand
@@ -105,8 +105,8 @@ var columns = []struct {
 // dataColumn is the last one, which some statements leave alone.
 const dataColumn = "data"
 
-// statement is one that is prepared on each connection, under a name that no other text
-// has.
+// statement is a statement that is prepared on each connection, under a name that no
+// other text has.
 type statement struct {
 	sql, name string
 	oids      []uint32

@@ -31,10 +31,10 @@ type Options struct {
 	// Commit is CommitOn if empty.
 	Commit Commit
 
-	// Listen is where the store listens for changes: the URL of the server itself, if the
-	// pool goes through a pooler, since LISTEN gets no notifications behind one that pools transactions;
-	// "off" for no listening, so that contenders see a release at their next look. If
-	// empty, it is the pool's own address, on one connection more.
+	// Listen is where the store listens for changes: the URL of the server itself, if the pool goes
+	// through a pooler, since LISTEN gets no notifications behind a transaction pooler; "off" for
+	// no listening, so that acquirers see a release at their next poll. If empty, it is the pool's
+	// own address, on one more connection.
 	Listen string
 
 	// BeforeConnect is called before each connection that the store makes, with a copy of

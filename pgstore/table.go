@@ -23,8 +23,8 @@ const leastVersion = 120000
 // Rights are what a role needs on the table.
 var Rights = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
-// Schema returns the statement that makes the table: [DefaultTable] if the name is empty.
-// The error says that the name is none.
+// Schema returns the statement that creates the table: [DefaultTable] if the name is
+// empty. It returns an error if the name is not valid.
 func Schema(table string) (string, error) {
 	if table == "" {
 		table = DefaultTable
@@ -51,10 +51,10 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// CreateTable makes the table: [DefaultTable] if the name is empty. A table that is there
-// is left as it is, whoever has made it. If the name has no schema, a table of the name in any
-// schema of the database is that table; the error matches [ErrTwoTables] if there are several,
-// and a new one is made in the first schema of the search path that is there.
+// CreateTable creates the table: [DefaultTable] if the name is empty. An existing table is
+// left as it is. If the name has no schema, a table of the name in any schema of the database
+// is that table; the error matches [ErrTwoTables] if there are several, and a new one is made
+// in the first schema of the search path that is there.
 func CreateTable(ctx context.Context, db DB, table string) error {
 	text, err := Schema(table)
 	if err != nil {
@@ -92,7 +92,7 @@ func CreateTable(ctx context.Context, db DB, table string) error {
 
 // Description is what [Store.Inspect] has found. Numbers are those of the moment.
 type Description struct {
-	// Table has its schema, unless there is none of the name, or are several.
+	// Table includes the schema, unless no table or several tables have the name.
 	Table string `json:"table"`
 	// Elsewhere are other tables of the same name in the database, with their schemas. If
 	// Table has no schema, they are all there are.

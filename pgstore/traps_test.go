@@ -165,7 +165,7 @@ func TestCancelUnderSynchronousReplication(t *testing.T) {
 	}
 	unseen("after its store was closed", "close")
 
-	// A heartbeat waits as well: it must not be taken for one that was made.
+	// A heartbeat waits as well: it must not count as written.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err = other.Swap(ctx, rec, beat(rec))
@@ -462,8 +462,8 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 	}
 }
 
-// TestBrokenConnections: of many connections that break at once no more than those with a
-// statement under way give an unknown outcome, and one that is tried in vain.
+// TestBrokenConnections: of many connections that break at once, only those with a
+// statement under way give an unknown outcome, and one more is tried in vain.
 func TestBrokenConnections(t *testing.T) {
 	database := newDatabase(t, enginetest.PostgreSQL(t))
 	s := mustOpen(t, database)
@@ -561,7 +561,7 @@ func TestHeartbeatsAreSmall(t *testing.T) {
 		}
 		return nil
 	})
-	// Whoever has not read the record means what it says of the data.
+	// A caller that has not read the record means what it says about the data.
 	bare := driver.Record{Key: rec.Key, Version: rec.Version, Token: rec.Token}
 	next := beat(rec)
 	next.Data = nil
@@ -606,8 +606,9 @@ func TestRowChangesUnderTheStatement(t *testing.T) {
 		<-done
 	}
 	rec := enginetest.Claim(t, s, held("lock"))
-	// The store that has released the lock claims the row that it remembers. Another one sees
-	// the row in the claim itself, and must not return one that was replaced meanwhile.
+	// The store that has released the lock claims the row that it remembers. Another store
+	// sees the row in the claim itself, and must not return a row that was replaced
+	// meanwhile.
 	for _, by := range []*Store{mustOpen(t, database), s} {
 		for _, tc := range []struct {
 			change string

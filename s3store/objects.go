@@ -38,7 +38,7 @@ func newObjects(client *s3.Client, bucket string) *objects {
 
 // Get is a GetObject, which S3 answers strongly.
 func (o *objects) Get(ctx context.Context, name string) (body []byte, tag string, err error) {
-	// The body is read within the call, so that one that breaks off is seen as such.
+	// The body is read within the call, so that a truncated body is an error of the call.
 	out, err := call(ctx, o, o.client.GetObject, &s3.GetObjectInput{Bucket: &o.bucket, Key: &name})
 	if err == nil {
 		body, err = io.ReadAll(io.LimitReader(out.Body, maxBody+1))

@@ -46,11 +46,11 @@ type Store struct {
 }
 
 var (
-	_ driver.Store       = (*Store)(nil)
-	_ driver.Raiser      = (*Store)(nil)
+	_ driver.Store         = (*Store)(nil)
+	_ driver.Raiser        = (*Store)(nil)
 	_ driver.TokenRetainer = (*Store)(nil)
-	_ driver.Diagnoser   = (*Store)(nil)
-	_ driver.Granter     = (*Store)(nil)
+	_ driver.Diagnoser     = (*Store)(nil)
+	_ driver.Granter       = (*Store)(nil)
 )
 
 // New returns a store in a bucket, on a client of the program's own, which must outlive it.
@@ -79,9 +79,9 @@ func New(client *s3.Client, bucket string, options *Options) (*Store, error) {
 	return &Store{Store: inner, objects: own, bucket: bucket, trusts: o.TrustServer}, nil
 }
 
-// Open is [New] for a bucket that must be there, on a server that must be sound: it tries the
-// server at once, by 8 requests, 5 of which write, so that a wrong name, a missing permission
-// and a server that does not keep the conditions of writes are told here. With TrustServer it
+// Open is [New] for a bucket that must exist, on a server that must be sound: it tries the
+// server at once, by 8 requests, 5 of them writes, so that it reports a wrong name, a missing
+// permission and a server that does not keep the conditions of writes. With TrustServer it
 // reads once. Options may be nil.
 func Open(ctx context.Context, client *s3.Client, bucket string, options *Options) (*Store, error) {
 	s, err := New(client, bucket, options)

@@ -96,7 +96,7 @@ func TestAnswers(t *testing.T) {
 }
 
 // TestNoAnswer: a connection that ends after the request leaves the outcome open, and is not
-// tried again; one that is refused does not.
+// tried again; a refused connection leaves nothing open.
 func TestNoAnswer(t *testing.T) {
 	a := &buckets.Answer{Cut: true}
 	nobody := siteAt(fmt.Sprintf("http://127.0.0.1:%d", enginetest.FreePort(t)))

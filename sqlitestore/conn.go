@@ -25,15 +25,14 @@ type engine interface {
 // conn is one connection to the engine, with the statements that it has
 // prepared. One goroutine at a time uses it.
 //
-// It is a connection of the engine's driver itself, not one that the pool of
-// database/sql hands out for each statement: that pool opens connections anew
-// whenever it sees fit, and a connection that is opened later may be one to
-// another file, put in the place of the first. Besides, record.go needs the
-// values as they are stored.
+// It is a connection of the engine's driver itself, not of the pool of
+// database/sql: that pool opens new connections whenever it sees fit, and a
+// connection that is opened later may lead to another file, put in the place
+// of the first. Besides, record.go needs the values as they are stored.
 //
 // No context reaches the engine. An interrupted COMMIT leaves its outcome
-// unknown for no gain; whoever gives up waiting leaves the connection to finish
-// (see write.go and Store.read).
+// unknown for no gain; a caller that gives up waiting leaves the connection to
+// finish (see write.go and Store.read).
 type conn struct {
 	// with calls fn with the engine, and returns its error. It cannot be nested.
 	with  func(fn func(engine) error) error

@@ -21,7 +21,7 @@ func TestDiagnose(t *testing.T) {
 	enginetest.MakeVerify(t)
 	for name, c := range map[string]struct {
 		do   func(file string) error
-		want string // the only line that is no "ok", but for the disk's; or one that is
+		want string // the only line that is not "ok", except the disk's; or a line that is
 		bad  bool
 	}{
 		"AsMade":           {func(string) error { return nil }, "", false},

@@ -15,9 +15,9 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// fault names the file, if it is given, and says what an error of the engine
-// means and what to do about it. It marks with driver.Permanent what no retry can mend. Whether
-// a write has been applied is for the caller to say, which knows how far it came.
+// fault names the file, if it is given, and says what an error of the engine means and what to
+// do about it. It marks with driver.Permanent what no retry can fix. The caller knows how far a
+// write came, and says whether it was applied.
 func fault(file string, err error) error {
 	if err == nil {
 		return nil

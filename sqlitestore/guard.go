@@ -31,8 +31,8 @@ var (
 type StaleError struct {
 	// Lock is the name of the lock.
 	Lock string
-	// Token is the one that was refused, and Highest that of the lock's record.
-	// They are the same if the term has ended and no other has begun.
+	// Token is the refused token, and Highest the token of the lock's record.
+	// They are equal if the term has ended and no other has begun.
 	Token, Highest uint64
 	// State is that of the lock's record.
 	State driver.State
@@ -133,8 +133,9 @@ func guard(ctx context.Context, tx Tx, lock string, token uint64) error {
 	return nil
 }
 
-// needTransaction returns an error if tx is none. Outside of a transaction each
-// statement is one of its own, and the guard over before the first write.
+// needTransaction returns an error if tx is not a transaction. Outside of a
+// transaction each statement is a transaction of its own, and the guard ends
+// before the first write.
 func needTransaction(ctx context.Context, tx Tx) error {
 	if _, ok := tx.(*sql.Tx); ok {
 		return nil

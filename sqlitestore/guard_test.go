@@ -97,7 +97,7 @@ func TestGuard(t *testing.T) {
 	check("another database", 1, ErrUnknownToken, "without tenure's table")
 }
 
-// TestGuardNeedsTransaction hands in what is none, in each way there is.
+// TestGuardNeedsTransaction passes a Tx that is not a transaction, in every possible way.
 func TestGuardNeedsTransaction(t *testing.T) {
 	db, _, rec := guarded(t)
 	ctx := t.Context()

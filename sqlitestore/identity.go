@@ -23,9 +23,9 @@ type identity struct {
 	given string
 }
 
-// identify returns the files of a database that is open by now, of which before
-// is what its name led to before it was opened. Nobody can ask SQLite which file
-// it has open; if the name was another file's in between, errSwapped says so.
+// identify returns the files of an open database; before is the file that its
+// name led to before it was opened. SQLite does not say which file it has open;
+// if the name led to another file in between, identify returns errSwapped.
 func identify(file string, before os.FileInfo) (id identity, err error) {
 	id.names = [3]string{file, file + "-wal", file + "-shm"}
 	for i, name := range id.names {
@@ -43,14 +43,14 @@ var errSwapped = errors.New("it was replaced while it was being opened; try agai
 
 // check returns an error unless the names still lead to the files that were
 // opened. A process that went on with files that others no longer find would
-// hold a lock beside whoever opened the new ones. The log and its index are
-// looked at as well: SQLite's locks are in the index, and neither is ever
-// deleted or replaced by SQLite while somebody has the database open. A symbolic
-// link is another file, wherever it leads: others look for the log beside its
-// end.
+// hold a lock while a process that opened the new files holds it too. The log
+// and its index are checked as well: SQLite's locks are in the index, and
+// neither is ever deleted or replaced by SQLite while somebody has the database
+// open. A symbolic link is another file, wherever it leads: others look for the
+// log beside its end.
 //
-// The error matches driver.ErrReplaced if others find something else, or find
-// nothing and begin anew. They do neither while the folder is out of reach.
+// The error matches driver.ErrReplaced if others find another file, or find
+// none and create it. They do neither while the folder is out of reach.
 func (id *identity) check() error {
 	for i, name := range id.names {
 		info, err := os.Lstat(name)
@@ -70,13 +70,13 @@ func (id *identity) check() error {
 			what = fmt.Sprintf("%q beside it", filepath.Base(name))
 		}
 		return driver.Replaced(fmt.Errorf("sqlite file %q: %s was moved, replaced or deleted while in use,"+
-			" and whoever opens it now has other locks; restart every program that uses it", id.names[0], what))
+			" and a process that opens it now has other locks; restart every program that uses it", id.names[0], what))
 	}
 	return id.checkLinks()
 }
 
-// checkLinks returns an error unless the symbolic links by which the file was
-// come to still lead to it: whoever follows them later opens what they lead to then.
+// checkLinks returns an error unless the symbolic links in the file's name still
+// lead to it: a process that follows them later opens what they lead to then.
 func (id *identity) checkLinks() error {
 	if id.given == "" {
 		return nil
@@ -90,12 +90,12 @@ func (id *identity) checkLinks() error {
 	}
 	if err != nil {
 		_, folder := os.Stat(filepath.Dir(id.given))
-		if _, dangles := os.Lstat(id.given); folder != nil || dangles == nil { // nobody begins anew there
+		if _, dangles := os.Lstat(id.given); folder != nil || dangles == nil { // no process can create it there
 			return driver.Permanent(fmt.Errorf("sqlite file %q: a symbolic link in its name leads nowhere any more: %w", id.given, unnamed(id.given, err)))
 		}
 	}
 	return driver.Replaced(fmt.Errorf("sqlite file %q: a symbolic link in its name led to %q, and leads elsewhere now;"+
-		" whoever opens it now has other locks; restart every program that uses it", id.given, id.names[0]))
+		" a process that opens it now has other locks; restart every program that uses it", id.given, id.names[0]))
 }
 
 // fate is whether a store was replaced. That is for good, even if the files are

@@ -26,7 +26,7 @@ const nobody = 65534
 func TestDenied(t *testing.T) {
 	for _, c := range []struct {
 		name         string
-		folder, file os.FileMode // file 0: there is none
+		folder, file os.FileMode // file 0: no file
 	}{
 		{"read-only file", 0o777, 0o444},
 		{"read-only folder", 0o555, 0o666},

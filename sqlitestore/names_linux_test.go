@@ -95,14 +95,14 @@ func TestTwoNames(t *testing.T) {
 			if left, _ := filepath.Glob(other + "-*"); len(left) > 0 {
 				t.Errorf("files are left beside the other name: %q", left)
 			}
-			// The one that has it open goes on: a backup's link ends no lease.
+			// The process that has it open goes on: a backup's link ends no lease.
 			enginetest.Swap(t, s, rec, next(rec))
 		})
 	}
 }
 
-// TestMountsOfFolders has a folder under another name, and one that is a mount:
-// both are one database.
+// TestMountsOfFolders has a folder under another name, and a folder that is a
+// mount: both are one database.
 func TestMountsOfFolders(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "a", "locks.db")

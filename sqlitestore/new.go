@@ -32,11 +32,10 @@ const leastConns = 3
 // its connections to itself, with settings of their own, until Close; then they
 // are closed, and db stays open. Close the store before db.
 //
-// New needs these settings, and returns an error that names the one that is
-// wrong:
+// New needs these settings, and returns an error that names the wrong one:
 //
 //   - journal_mode is wal: without it readers keep out writers, and a heartbeat
-//     would wait for whoever reads. It stays in the file once it is set.
+//     would wait for every reader. It stays in the file once it is set.
 //   - synchronous is not off, on the connections of db: their checkpoints would
 //     write the file before the log, and after a power loss a token might go back.
 //   - locking_mode is normal, the encoding UTF-8, the cache not shared.
@@ -44,10 +43,10 @@ const leastConns = 3
 //
 // busy_timeout may be anything: it counts for the caller's transactions alone. A
 // write of the store that meets one of them fails at once, and is tried again
-// by package tenure. So a transaction that lasts, keeps heartbeats out: one that
-// is open for longer than the lease loses its lock, though nobody else can take
-// it meanwhile. Keep them short, and use a file of its own, by [Open], for locks
-// that must not depend on that.
+// by package tenure. So a long transaction keeps heartbeats out: if it is open
+// for longer than the lease, its program loses the lock, though no other can
+// take it meanwhile. Keep them short, and use a file of its own, by [Open], for
+// locks that must not depend on that.
 //
 // Databases in memory are refused: they exclude nobody outside of the process.
 // Use package memstore, or in a test a file in its t.TempDir().

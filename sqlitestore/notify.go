@@ -45,8 +45,8 @@ type kernel interface {
 	// and unlisten ends that.
 	listen() error
 	unlisten()
-	// wait returns at the next change. After an error there is none any more, and all is
-	// given back, without anybody who waits for that.
+	// wait returns at the next change. After an error it must not be called again, and
+	// everything is given back without a wait.
 	wait() (news, error)
 	// close ends wait. It may be called at the same time, and more than once.
 	close()
@@ -93,7 +93,7 @@ func (w *watches) hear() {
 		_ = w.listen() // if it fails the next Watch tries again; hints may be missed
 	}
 	w.mu.Unlock()
-	_ = w.store.check() // whoever looks learns of it
+	_ = w.store.check() // the next read reports it
 	w.call(anyKey)
 	if err == nil {
 		w.attend(kernel)
@@ -118,7 +118,7 @@ func (w *watches) listen() error {
 }
 
 // Watch has hint called soon after key was released, reserved or deleted, or a
-// request was laid for its holder, by any process.
+// request was written for its holder, by any process.
 //
 // On Linux the kernel tells of it, once the store has been open for 100 ms; what changes
 // before that is told then. Elsewhere, and if that fails, the file is looked at every
@@ -213,7 +213,7 @@ func (w *watches) attend(k kernel) {
 			return
 		}
 		if news.files && errors.Is(w.store.check(), driver.ErrReplaced) {
-			news.changed = anyKey // whoever looks learns of it
+			news.changed = anyKey // the next read reports it
 		}
 		if news.overflown {
 			w.overflow(false)

@@ -14,13 +14,13 @@ import (
 	"syscall"
 )
 
-// FILE-notify is a small file beside the database through which processes tell
-// each other of changes that somebody waits for. It holds nothing that matters:
-// it may be deleted at any time, and is made anew.
+// FILE-notify is a small file beside the database through which processes
+// notify each other of changes that another process waits for. It holds nothing
+// that matters: it may be deleted at any time, and is created again.
 //
-// After a header it is an array of slots. Whoever frees a key, reserves it or asks
-// its holder for something fills the key's slot with random bytes, and whoever
-// watches compares all slots with what they were: a change is seen even if a later
+// After a header it is an array of slots. A process that releases a key, reserves
+// it or sends its holder a request fills the key's slot with random bytes, and a
+// watcher compares all slots with what they were: a change is seen even if a later
 // one has gone over the file meanwhile, and a watcher is woken for its own keys,
 // not for each of everybody's. The file never grows.
 const (
@@ -62,10 +62,9 @@ func (s *Store) notify(batch []*write) {
 	}
 }
 
-// openNotify opens the file of a database, and makes it if it is missing: with
-// the permissions of the database, so that whoever may use that may use this. It
-// is opened for each use, so that a file that was replaced does not go on
-// being used by those who had the former one open.
+// openNotify opens the file of a database, and creates it if it is missing, with
+// the permissions of the database, so that the same users may use both. It is
+// opened for each use, so that no process goes on with a file that was replaced.
 func openNotify(database string) (*os.File, error) {
 	name := database + notifySuffix
 	file, err := openOwn(name)

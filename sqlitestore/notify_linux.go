@@ -22,7 +22,7 @@ type inotify struct {
 	buf      [4096]byte
 
 	mu     sync.Mutex
-	notify int // the watch of the notify file, 0 if there is none
+	notify int // the watch of the notify file, 0 if the file is missing
 	seen   slots
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // poll asks the engine for changes by other connections. It has a connection
-// of its own, and each look costs some microseconds and no disk.
+// of its own; a check costs some microseconds and no disk access.
 type poll struct {
 	store  *Store
 	conn   *conn
@@ -50,8 +50,8 @@ func (p *poll) version() (n int64, err error) {
 	return n, err
 }
 
-// wait looks once in a period, and returns true after a change, and false at the
-// end. If a look fails, the next will do.
+// wait checks once in a period, and returns true after a change, and false at
+// the end. If a check fails, the next one will do.
 func (p *poll) wait() bool {
 	for {
 		select {

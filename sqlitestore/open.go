@@ -34,9 +34,10 @@ const (
 
 // Options configure a [Store]. The zero value and nil mean the defaults.
 type Options struct {
-	// PollPeriod is how often a watch looks for changes where the kernel does
-	// not tell of them: off Linux, or when no inotify instance is to be had.
-	// If zero, 200 ms. Each look costs some microseconds. At least 10 ms.
+	// PollPeriod is how often a watch checks for changes where the kernel
+	// does not report them: off Linux, or when no inotify instance is
+	// available. If zero, 200 ms; at least 10 ms. A check costs some
+	// microseconds.
 	PollPeriod time.Duration
 
 	// AllowNetworkFS has Open accept a file on a network file system. SQLite's
@@ -156,8 +157,8 @@ func (o *Options) withDefaults() (opts Options, err error) {
 
 // locate returns the file that path names, absolute and with symbolic links
 // resolved, as SQLite does it: the log and its index are beside that file, and
-// whoever comes by another name must find the same. missing says that there is
-// no file yet.
+// a process that uses another name must find the same. missing says that there
+// is no file yet.
 func locate(path string) (file string, missing bool, err error) {
 	switch {
 	case path == "":

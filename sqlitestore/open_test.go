@@ -72,7 +72,7 @@ func TestOpenRefuses(t *testing.T) {
 			database(t, file)
 			shell(t, file, "PRAGMA user_version = 2")
 		}},
-		{name: "never written", want: "schema version 0 is none", make: func(t *testing.T, file string) {
+		{name: "never written", want: "schema version 0 was never written", make: func(t *testing.T, file string) {
 			database(t, file)
 			shell(t, file, "PRAGMA user_version = 0")
 		}},

@@ -145,8 +145,8 @@ func (r *row) opaque() string {
 	return s
 }
 
-// optional is a text that may not be there, and an empty one is a mistake: it
-// would read as one that is not there.
+// optional is a text that may be NULL. An empty text is a mistake: it would
+// read as NULL.
 func (r *row) optional() string {
 	if r.values[r.next] == nil {
 		r.next++
@@ -155,8 +155,8 @@ func (r *row) optional() string {
 	return r.opaque()
 }
 
-// state is a word. Words that this version does not know are handed out as they
-// are: whoever gets one neither claims nor takes over.
+// state is a word. Words that this version does not know are returned as they
+// are: a caller that gets one neither claims nor takes over.
 func (r *row) state() driver.State {
 	s := r.text()
 	if s == "" || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz-") != "" {

@@ -193,7 +193,7 @@ func TestReplacedWithoutEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	beat("replaced true true")
-	// Who ends it does the one that is there now no harm.
+	// Closing it does the new file no harm.
 	s := mustOpen(t, file)
 	rec := enginetest.Claim(t, s, held("k", "successor"))
 	_ = c.stdin.Close()

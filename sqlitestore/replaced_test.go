@@ -61,7 +61,7 @@ func TestReplaced(t *testing.T) {
 						t.Errorf("not told within %v", soon)
 					}
 				}
-				want := fmt.Sprintf("sqlite file %q: it was moved, replaced or deleted while in use, and whoever opens it now has other locks; restart", s.file)
+				want := fmt.Sprintf("sqlite file %q: it was moved, replaced or deleted while in use, and a process that opens it now has other locks; restart", s.file)
 				if suffix != "" {
 					want = fmt.Sprintf("sqlite file %q: %q beside it was moved", s.file, filepath.Base(name))
 				}
@@ -144,7 +144,7 @@ func TestFolderAway(t *testing.T) {
 }
 
 // TestLinkTurned has a symbolic link in the name lead to another file, as a deployment
-// does with its "current": whoever uses the name finds that one.
+// does with its "current": a process that uses the name finds that file.
 func TestLinkTurned(t *testing.T) {
 	for _, what := range []string{"folder", "file"} {
 		t.Run(what, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestLinkTurned(t *testing.T) {
 }
 
 // TestSwappedWhileOpened replaces the file between two connections of a store: it
-// begins again, on the one that others find.
+// begins again, on the file that others find.
 func TestSwappedWhileOpened(t *testing.T) {
 	file, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -51,7 +51,7 @@ CREATE TABLE tenure_records (
 	until        TEXT,
 	ended        TEXT NOT NULL,    -- how it ended, in a released record
 	priority     INTEGER NOT NULL, -- how much the holder is preferred
-	requests     TEXT,             -- for the holder, a JSON array, NULL if there are none
+	requests     TEXT,             -- for the holder, a JSON array, NULL if there are no requests
 	asked        TEXT,             -- the request that ended the tenure, in JSON
 	prev_token   INTEGER,          -- the tenure before this one, NULL if this is the first
 	prev_owner   TEXT,
@@ -249,7 +249,7 @@ func inspect(c *conn, file string) (f found, err error) {
 	case f.version > schemaVersion:
 		return refuse("made by a newer Tenure (schema version %d, this one knows %d); upgrade this program", f.version, schemaVersion)
 	case f.version < schemaVersion:
-		return refuse("schema version %d is none that Tenure ever wrote (this one writes %d); restore the file", f.version, schemaVersion)
+		return refuse("schema version %d was never written by Tenure (this version writes %d); restore the file", f.version, schemaVersion)
 	}
 	return f, nil
 }

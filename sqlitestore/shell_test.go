@@ -54,8 +54,8 @@ func TestRowsChangedByHand(t *testing.T) {
 	rec.Notify = "udp://127.0.0.1:1 secret"
 	rec = enginetest.Claim(t, s, rec)
 	for _, c := range []struct {
-		change        string
-		session, bell string
+		change          string
+		session, notify string
 	}{
 		{"version = 'by hand'", "s1", rec.Notify},
 		{"state = 'hibernating'", "", ""},
@@ -65,8 +65,8 @@ func TestRowsChangedByHand(t *testing.T) {
 	} {
 		shell(t, file, "UPDATE tenure_records SET "+c.change)
 		got := enginetest.Get(t, s, "k")
-		if got.Session != c.session || got.Notify != c.bell {
-			t.Errorf("%s: session %q, bell %q; want %q, %q", c.change, got.Session, got.Notify, c.session, c.bell)
+		if got.Session != c.session || got.Notify != c.notify {
+			t.Errorf("%s: session %q, notify %q; want %q, %q", c.change, got.Session, got.Notify, c.session, c.notify)
 		}
 	}
 }

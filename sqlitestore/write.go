@@ -187,8 +187,8 @@ func (s *Store) commit(c *conn, batch []*write) {
 }
 
 // makeRoom moves the log into the file after a write that found no room: the log may be what
-// has filled the disk, and SQLite moves it after a commit alone. Whoever makes the write again
-// has the room. If others use the log just now, or the file cannot grow, nothing changes.
+// has filled the disk, and SQLite moves it only after a commit. The next try of the write has
+// the room. If others use the log just now, or the file cannot grow, nothing changes.
 func makeRoom(c *conn, err error) {
 	if is(err, sqlite3.SQLITE_FULL) {
 		_ = c.run("PRAGMA wal_checkpoint(TRUNCATE)") // what it finds is the next write's to tell
@@ -247,9 +247,9 @@ const (
 //
 // After SQLITE_BUSY the transaction was open still, and has been rolled back.
 // After SQLITE_FULL the engine could not write out all frames of the
-// transaction, of which the last is the one that commits it. Any other error
-// may come after that frame was written, from the sync or later: a recovery
-// may find it and count it, unless another write has gone over it by then.
+// transaction, whose last frame commits it. Any other error may come after
+// that frame was written, from the sync or later: a recovery may find it and
+// count it, unless another write has gone over it by then.
 func (s *Store) failCommit(batch []*write, err error) {
 	certain := locked(err) || is(err, sqlite3.SQLITE_FULL)
 	err = fault(s.file, err)
@@ -269,7 +269,7 @@ func fail(batch []*write, err error) {
 }
 
 // unreadable returns the answer to a write that met a record which cannot be
-// understood, and nil if err is something else. Trying again will not mend it.
+// decoded, and nil for any other err. Trying again does not help.
 func unreadable(err error) error {
 	if errors.Is(err, driver.ErrUnreadable) {
 		return driver.NotApplied(driver.Permanent(err))

@@ -26,8 +26,8 @@ const (
 	never = math.MaxInt32
 )
 
-// Diagnose examines the servers, and the place of the records. It implements
-// [driver.Diagnoser]. What it tries to write are transactions of which one condition cannot
+// Diagnose examines the servers, and the path of the records. It implements
+// [driver.Diagnoser]. Each transaction that it tries to write has a condition that cannot
 // hold.
 func (s *Store) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisPatience)
@@ -71,7 +71,7 @@ func (s *Store) server(ctx context.Context, host string) (f driver.Finding, answ
 	switch {
 	case err != nil:
 		return driver.Warn("server", "%s does not answer: %v", host, err).
-			Advise("locks work while most servers do; mend it, or leave it out of the URL"), false
+			Advise("locks work while a majority of the servers does; fix this server, or remove it from the URL"), false
 	case strings.Contains(text, "not currently serving"):
 		return driver.Warn("server", "%s serves no requests: it is starting, or finds no majority of the "+
 			"servers", host).Advise("see its log"), true

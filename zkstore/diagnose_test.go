@@ -16,7 +16,7 @@ import (
 	"github.com/tenurelock/tenure/zkstore/internal/wire"
 )
 
-// newStore returns one that has not asked a server yet.
+// newStore returns a store that has sent no request yet.
 func newStore(t *testing.T, o Options, hosts ...string) *Store {
 	t.Helper()
 	s, err := New(hosts, &o)
@@ -37,7 +37,7 @@ func diagnosed(t *testing.T, s *Store, want ...string) string {
 	return lines
 }
 
-// An ensemble of three, of which one server does not run.
+// An ensemble of three servers; one does not run.
 func TestDiagnoseEnsemble(t *testing.T) {
 	servers := enginetest.StartZooKeeper(t, 3, "forceSync=no")
 	var hosts []string

@@ -20,7 +20,7 @@
 //   - A watch tells of a release, of a request and of a deletion. No heartbeat reaches a
 //     watcher, and a watch that was ended leaves nothing behind on the server.
 //   - What has not left this process when its context ends is never sent.
-//   - Nothing hangs on a session of ZooKeeper. One that expires costs new watches.
+//   - Nothing depends on a session of ZooKeeper. If it expires, watches are set again.
 //   - What a later version of Tenure writes into a record is kept.
 //
 // # What is not guaranteed
@@ -35,8 +35,8 @@
 // its escaped key. The node's data are a line with the record's mark, and the record as
 // text of package recordcodec. The node has one child, which is named by the mark. The
 // mark is new with each change that somebody waits for. So the child tells a record from
-// the next one under its key, which counts its versions from 0 again; and a watch on the
-// children is not told of heartbeats.
+// the next record under its key, which counts its versions from 0 again; and a watch on
+// the children does not report heartbeats.
 //
 // # Why a client of its own
 //

@@ -10,7 +10,7 @@ import (
 
 // state is a record as its node has it.
 type state struct {
-	rec driver.Record // zero if there is none
+	rec driver.Record // zero if there is no record
 	err error         // it cannot be understood
 	// there says that there is a node, of this version, with a child of this name.
 	there   bool

@@ -46,7 +46,7 @@ func escape(key string) string {
 	return b.String()
 }
 
-// unescape returns the key of a node's name, and false if it is none of ours.
+// unescape returns the key of a node's name, and false if the store did not write it.
 func unescape(name string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {

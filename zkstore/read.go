@@ -134,14 +134,14 @@ func (s *Store) readAll(ctx context.Context, keys []string, c driver.Consistency
 	return all, nil
 }
 
-// barrier is a transaction that changes nothing. What is read behind it, on the same
-// connection, is as new as all that was confirmed before. A sync is not enough: the leader
-// answers one that comes from its own client without having applied what a follower has
+// barrier is a transaction that changes nothing. A read after it, on the same connection,
+// sees every write that was confirmed before. A sync is not enough: if its client is
+// connected to the leader, the leader answers without having applied what a follower has
 // confirmed already, and without asking its quorum.
 func barrier() wire.Request { return wire.Multi(wire.Check("/", wire.AnyVersion)) }
 
-// passed returns an error unless the answer to a barrier is one that the quorum has given.
-// That the check itself has failed, for want of a right, is such an answer as well.
+// passed returns an error unless the quorum has answered the barrier. A check that was
+// refused because of a missing permission is such an answer as well.
 func (s *Store) passed(reply wire.Reply) error {
 	code, err := reply.Failed()
 	switch {

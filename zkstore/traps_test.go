@@ -269,7 +269,7 @@ func TestRestartUnderAWatch(t *testing.T) {
 	enginetest.WantHint(t, absent, "a release of a record that was absent")
 }
 
-// TestNothingIsLeftOfAWatch: a watch that was ended is not told of.
+// TestNothingIsLeftOfAWatch: a watch that was ended gets no event.
 func TestNothingIsLeftOfAWatch(t *testing.T) {
 	s := mustOpen(t, rootOf(t), enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper"))
 	rec := mustClaim(t, s, "lock")
@@ -281,7 +281,7 @@ func TestNothingIsLeftOfAWatch(t *testing.T) {
 	enginetest.WantHint(t, again, "a release, of the other watch")
 	stopAgain()
 	path := s.path("lock")
-	// There is none to be removed any more.
+	// There is no watch left to remove.
 	replies, err := s.client.Do(t.Context(), wire.RemoveWatches(path))
 	if err != nil || replies[0].Code != -121 {
 		t.Errorf("a watch is left: %v, %v", replies, err)
@@ -292,7 +292,7 @@ func TestNothingIsLeftOfAWatch(t *testing.T) {
 	_ = rec
 }
 
-// TestHeartbeatsWakeNobody: a watch is not told of them.
+// TestHeartbeatsWakeNobody: a watch does not report them.
 func TestHeartbeatsWakeNobody(t *testing.T) {
 	s := mustOpen(t, rootOf(t), enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper"))
 	rec := mustClaim(t, s, "lock")

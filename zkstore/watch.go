@@ -16,8 +16,8 @@ type watch struct {
 }
 
 // Watch has hint called after each change of key that [driver.Watcher] names. ZooKeeper
-// tells of the children of the record's node, of which a heartbeat changes none. A watch
-// of ZooKeeper tells once: it is set again before hint is called. After a connection was
+// watches the children of the record's node, and a heartbeat changes no child. A watch
+// of ZooKeeper fires once: it is set again before hint is called. After a connection was
 // lost all watches are set again, and call their hints.
 func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
 	if hint == nil {

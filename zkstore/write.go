@@ -14,8 +14,8 @@ import (
 	"github.com/tenurelock/tenure/zkstore/internal/wire"
 )
 
-// maxRequest is the longest request in bytes. A server ends the connection at one that is
-// longer than jute.maxbuffer, 1 MB by default, and with it all that is under way.
+// maxRequest is the longest request in bytes. A request longer than jute.maxbuffer, 1 MB
+// by default, makes the server end the connection, and with it all that is under way.
 const maxRequest = 1<<20 - 4096
 
 // Claim writes next if its key is absent or released. Without knowledge of the key it

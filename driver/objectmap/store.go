@@ -92,8 +92,8 @@ type verdict struct {
 }
 
 var (
-	_ driver.Store       = (*Store)(nil)
-	_ driver.Raiser      = (*Store)(nil)
+	_ driver.Store         = (*Store)(nil)
+	_ driver.Raiser        = (*Store)(nil)
 	_ driver.TokenRetainer = (*Store)(nil)
 )
 

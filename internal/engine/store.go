@@ -25,13 +25,13 @@ import (
 // A replaced store is no incident, whatever it has answered before. The client sends
 // nothing more to it.
 type CheckedStore struct {
-	Store       driver.Store
-	Batch       driver.BatchGetter // nil if the store cannot read many at once
-	Raiser      driver.Raiser      // nil if it cannot raise tokens
+	Store         driver.Store
+	Batch         driver.BatchGetter   // nil if the store cannot read many at once
+	Raiser        driver.Raiser        // nil if it cannot raise tokens
 	TokenRetainer driver.TokenRetainer // nil if it keeps no tokens of deleted locks
-	answered    atomic.Bool
-	replaced    atomic.Pointer[replacement]
-	end         func(error) // ends everything that depends on the store
+	answered      atomic.Bool
+	replaced      atomic.Pointer[replacement]
+	end           func(error) // ends everything that depends on the store
 }
 
 // replacement says how the client knows that the store was replaced.

@@ -40,7 +40,7 @@ const (
 )
 
 // Bucket is a server of S3's protocol with one bucket, in memory: as much of the protocol as
-// Tenure uses, whoever asks. Deletions keep their conditions.
+// Tenure uses, without authentication. Deletions keep their conditions.
 type Bucket struct {
 	// URL is that of the server, and Name that of the bucket.
 	URL, Name string

@@ -22,9 +22,9 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest/relay"
 )
 
-// Required names the variable of the environment under which a test fails for want of an
-// engine or a tool, where it is skipped without: `make verify` sets it to 1. What takes long
-// to build is required only if the variable has its name, among others separated by spaces.
+// Required names the environment variable that makes a test fail, instead of being skipped,
+// if an engine or a tool is missing: `make verify` sets it to 1. What takes long to build is
+// required only if the variable has its name, among others separated by spaces.
 const Required = "TENURE_REQUIRE_ENGINES"
 
 // slow are the engines that `make verify` does not have, and the parts of `make nightly` that do.
@@ -32,8 +32,8 @@ var slow = map[string]string{
 	"kubernetes": "kubernetes", "versitygw": "buckets", "azurite": "buckets", "fakegcs": "buckets",
 }
 
-// Missing skips a test for want of an engine or a tool, or fails it where that is required. All
-// tests do so by this function. How says what to do; a reason may stand behind it.
+// Missing skips a test because an engine or a tool is missing, or fails it where that is
+// required. All tests use this function. How says what to do; a reason may follow it.
 func Missing(t testing.TB, name, how string) {
 	t.Helper()
 	target, required := "make verify", strings.Fields(os.Getenv(Required))
@@ -56,7 +56,7 @@ func MakeVerify(t testing.TB) {
 }
 
 // Shared returns the address of an engine that the environment names, and skips the test
-// if it names none: one that scripts/engines has started.
+// if it names none. scripts/engines starts such an engine.
 func Shared(t testing.TB, variable, name string) string {
 	t.Helper()
 	address := os.Getenv(variable)

@@ -24,7 +24,7 @@ import (
 const Postgres = "TENURE_TEST_POSTGRES"
 
 // PostgreSQL returns the URL of the PostgreSQL that scripts/engines has started, and skips
-// the test if there is none. Its user may do everything.
+// the test without it. Its user may do everything.
 func PostgreSQL(t testing.TB) string {
 	t.Helper()
 	return Shared(t, Postgres, "postgres")
@@ -98,8 +98,8 @@ func newPostgreSQL(t testing.TB, settings []string) *PostgreSQLServer {
 	return s
 }
 
-// postgresFolder returns a folder that goes with the test, which belongs to the user of the
-// servers. That user must be able to enter the one that it is in.
+// postgresFolder returns a folder that is removed with the test, and that belongs to the
+// user of the servers. That user must be able to enter its parent.
 func postgresFolder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -195,12 +195,12 @@ func OutcomeOf(err error) Outcome {
 }
 
 // EachIsOne tests that each call of objects is one request to the server, which answers with an
-// error, and returns that of the write. Tag is one that the engine could give.
+// error, and returns the error of the write. Tag is a tag that the engine could give.
 func EachIsOne(t *testing.T, o objectmap.Objects, tag string, server *Answer) (err error) {
 	before := server.Requests()
 	for what, call := range map[string]func(context.Context) error{
 		"a write":    func(ctx context.Context) error { _, err = o.Put(ctx, "name", []byte("body"), tag); return err },
-		"a look":     func(ctx context.Context) error { _, _, err := o.Get(ctx, "name"); return err },
+		"a read":     func(ctx context.Context) error { _, _, err := o.Get(ctx, "name"); return err },
 		"a deletion": func(ctx context.Context) error { return o.Delete(ctx, "name", tag) },
 		"a list":     func(ctx context.Context) error { _, _, err := o.Names(ctx, "", ""); return err },
 	} {
@@ -215,9 +215,9 @@ func EachIsOne(t *testing.T, o objectmap.Objects, tag string, server *Answer) (e
 }
 
 // NoAnswer tests that a connection which ends after the request leaves the outcome of a write
-// open, and that nothing is sent again; and that a write of which nobody has heard was not
-// applied. The server of cut ends all connections; nobody listens at the other one. It returns the
-// error of the latter.
+// open, and that nothing is sent again; and that a write that reached no server was not applied.
+// The server of cut ends all connections; no server listens at the address of nobody. It returns
+// the error of the latter.
 func NoAnswer(t *testing.T, cut objectmap.Objects, server *Answer, nobody objectmap.Objects) error {
 	t.Helper()
 	if _, err := cut.Put(t.Context(), "name", []byte("body"), ""); OutcomeOf(err) != Unknown || server.Requests() != 1 {

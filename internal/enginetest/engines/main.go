@@ -93,7 +93,8 @@ func do(args []string) int {
 	return status
 }
 
-// untilSignal returns a context that a signal ends, but one that is ignored, as under nohup.
+// untilSignal returns a context that a signal ends, unless the signal is ignored, as under
+// nohup.
 func untilSignal() (context.Context, context.CancelFunc) {
 	all := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 	return signal.NotifyContext(context.Background(), slices.DeleteFunc(all, signal.Ignored)...)

@@ -167,8 +167,8 @@ func installZooKeeper(ctx context.Context, _ Kind, folder string) error {
 		"mvn", "-q", "-B", "-f", "zookeeper.pom.xml", "dependency:copy", "-DoutputDirectory="+folder)
 }
 
-// installKubernetes builds an API server from a module of its own, whose version is none
-// that the go command would stamp.
+// installKubernetes builds an API server from a module of its own, and sets its version, which
+// the go command would not stamp.
 func installKubernetes(ctx context.Context, k Kind, folder string) error {
 	const module = "k8sstore/internal/apiserver"
 	root, err := Root()

@@ -31,8 +31,8 @@ const politely = 5 * time.Second
 
 // Port returns a port of the loopback interface that nobody listens on. It stays free for a
 // server that is not up yet, or that is started again: no other process gets it from this
-// function while this one lives (on Linux), and it is none of those that the system gives to
-// connections, which begin at 32768 there.
+// function while this one lives (on Linux), and the system does not give it to connections,
+// whose ports begin at 32768 there.
 func Port() (int, error) {
 	const first, last, tries = 12000, 32000, 100
 	err := errors.New("no port is free")

@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// Kind is a kind of engine: how it is installed, and how the one that tests share is started.
+// Kind is a kind of engine: how it is installed, and how the engine that tests share is
+// started.
 type Kind struct {
 	Name, Version string
 	// Variable is that of the environment which tells tests the engine's address.

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	// ErrNotSent is matched by the error of a call of which nothing has left.
+	// ErrNotSent is matched by the error of a call whose request was not sent.
 	ErrNotSent = errors.New("not sent")
 	// ErrClosed is returned by calls after Close.
 	ErrClosed = errors.New("client closed")

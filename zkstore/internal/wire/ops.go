@@ -21,8 +21,7 @@ const (
 	AuthFailed   Code = -115
 	SessionMoved Code = -118
 	Quota        Code = -125
-	// NotTried is the code of the parts of a transaction that come after the one that
-	// failed.
+	// NotTried is the code of the parts of a transaction after the failed part.
 	NotTried Code = -2
 )
 
@@ -216,8 +215,8 @@ func GetChildren(path string, watch bool) Request {
 	return Request{opGetChildren, pathWatch(path, watch)}
 }
 
-// WatchCreation has a watch told of the node's creation. If it is there, the watch is
-// told of its next change.
+// WatchCreation sets a watch that reports the node's creation, or its next change if
+// it exists.
 func WatchCreation(path string) Request { return Request{opExists, pathWatch(path, true)} }
 
 // RemoveWatches ends all watches of this connection on the path.

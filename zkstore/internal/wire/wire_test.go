@@ -108,7 +108,7 @@ func newTestClient(t *testing.T, address string) *Client {
 
 // A server that answers what nobody has asked, or sends a message of 4 GB, is left; what
 // was sent to it has an unknown outcome.
-func TestServerThatIsNone(t *testing.T) {
+func TestServerOfAnotherProtocol(t *testing.T) {
 	for name, answer := range map[string][]byte{
 		"another xid": frame(append([]byte{0, 0, 0, 99}, make([]byte, 12)...)),
 		"short":       frame([]byte{0, 0}),
