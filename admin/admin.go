@@ -274,7 +274,7 @@ func SweepReleased(
 		err = fmt.Errorf("released for %v must be at least %v", o.ReleasedFor, minReleasedFor)
 	case !keeps && !o.RestartTokens && !o.DryRun:
 		err = fmt.Errorf("this store does not keep the tokens of deleted locks: they begin at 1 again, " +
-			"and fences refuse them, so RestartTokens must say that this may be")
+			"and fences refuse them, so RestartTokens must allow it")
 	}
 	if err == nil {
 		err = s.run(ctx, prefix)

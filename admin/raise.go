@@ -131,8 +131,8 @@ const raiseAtOnce = 16
 func (r *raising) check() error {
 	switch {
 	case r.how.By == 0:
-		return fmt.Errorf("by 0 raises nothing: " +
-			"raise by more than the number of tokens that a lock was given in the lost time")
+		return fmt.Errorf("by 0 has no effect: " +
+			"raise by more than the number of tokens that a lock was granted in the lost time")
 	case r.how.By > driver.MaxToken:
 		return fmt.Errorf("%w: by %d: the highest token is %d", tenure.ErrTokenLimit, r.how.By, uint64(driver.MaxToken))
 	case strings.HasPrefix(r.prefix, driver.OwnPrefix):
@@ -149,7 +149,7 @@ func (r *raising) watch(ctx context.Context) error {
 	return r.look(ctx, func(kind records, rec driver.Record) error {
 		if kind.locks() {
 			if rec.Token > driver.MaxToken-r.how.By {
-				return fmt.Errorf("%w: %q has token %d, and by %d more it would be higher than %d: raise by less",
+				return fmt.Errorf("%w: %q has token %d, and raised by %d it would exceed %d: raise by less",
 					tenure.ErrTokenLimit, rec.Key, rec.Token, r.how.By, uint64(driver.MaxToken))
 			}
 			r.found++
@@ -307,7 +307,7 @@ func (r *raising) write(ctx context.Context) error {
 	for _, key := range keys[:min(len(keys), shown)] {
 		errs = append(errs, fmt.Errorf("%q: %w", key, r.left[key]))
 	}
-	return fmt.Errorf("%d records were left alone, as they were, and everything else is done; look at them, and repeat: %w",
+	return fmt.Errorf("%d records cannot be read and were left as they were, everything else is done; fix them, and repeat: %w",
 		len(keys), errors.Join(errs...))
 }
 

@@ -261,7 +261,7 @@ func TestRaiseTokensLeavesAloneWhatIsUnreadable(t *testing.T) {
 		for round := range uint64(2) {
 			n, err := admin.RaiseTokens(t.Context(), ops, "", 1000, nil)
 			testutil.Want(t, err, tenure.ErrUnreadable)
-			contains(t, err, `2 records were left alone`)
+			contains(t, err, `2 records cannot be read and were left`)
 			contains(t, err, `"b": `)
 			contains(t, err, `"d": `)
 			if n != (admin.RaisedTokens{Locks: 2, Unreadable: 2}) {
@@ -299,7 +299,7 @@ func TestRaiseTokensRefuses(t *testing.T) {
 			is             error
 			says           string
 		}{
-			{"", "", 0, nil, "by 0 raises nothing"},
+			{"", "", 0, nil, "by 0 has no effect"},
 			{"", "", driver.MaxToken + 1, tenure.ErrTokenLimit, "the highest token is"},
 			{"tenure/", "", 1, nil, "names are for records of Tenure itself"},
 			{"", "\x00", 1, nil, "reason"},

@@ -44,6 +44,6 @@ func TestAzuriteRace(t *testing.T) {
 		t.Error(err)
 	}
 	if err := Race(t.Context(), nil, nil); err == nil {
-		t.Error("a race without a client")
+		t.Error("the race needs a client")
 	}
 }

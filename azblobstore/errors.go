@@ -86,12 +86,12 @@ const (
 
 const (
 	denied    = `access is denied; give the identity the role "Storage Blob Data Contributor" on the container, or take a SAS with the rights rcwdl`
-	badKey    = "the credential is refused; check the account and its key, or the SAS and when it ends"
-	tooOld    = "the credential has ended, or the clock of this machine is wrong; renew the one, set the other"
-	protocol  = "the server does not have what Tenure needs: Put Blob with If-Match and If-None-Match, in the version of the protocol that the SDK speaks"
+	badKey    = "the credential is refused; check the account and its key, or the SAS and its expiry"
+	tooOld    = "the credential has expired, or the clock of this machine is wrong; renew the credential, or set the clock"
+	protocol  = "the server lacks what Tenure needs: Put Blob with If-Match and If-None-Match, in the version of the protocol that the SDK speaks"
 	immutable = "a policy makes blobs immutable; keep locks in a container without one"
 	archived  = "the blob was moved to the archive; exclude the prefix from the rule that did it, and move the blob back"
-	leased    = "somebody holds a lease of Azure's on the blob; break that lease"
+	leased    = "another client holds an Azure lease on the blob; break that lease"
 )
 
 // codes are what an answer means, by its code. Those are of
@@ -105,11 +105,11 @@ var codes = map[bloberror.Code]struct {
 	bloberror.ContainerBeingDeleted:           {notApplied, "the container is being deleted"},
 	bloberror.ContainerDisabled:               {hopeless, "the container is disabled"},
 	bloberror.ResourceNotFound:                {hopeless, "there is no such container, or the client has no credential; check both"},
-	bloberror.InvalidResourceName:             {hopeless, "that is no name of a container"},
+	bloberror.InvalidResourceName:             {hopeless, "the container's name is not valid"},
 	bloberror.AccountIsDisabled:               {hopeless, "the account is disabled"},
 	bloberror.AuthorizationFailure:            {hopeless, denied + "; or let this machine through the account's firewall"},
 	bloberror.AuthorizationPermissionMismatch: {hopeless, denied},
-	bloberror.AuthorizationProtocolMismatch:   {hopeless, "the SAS is for https alone"},
+	bloberror.AuthorizationProtocolMismatch:   {hopeless, "the SAS is for https only"},
 	bloberror.AuthorizationSourceIPMismatch:   {hopeless, "the SAS is not for this machine's address"},
 	bloberror.InsufficientAccountPermissions:  {hopeless, denied},
 	bloberror.AuthenticationFailed:            {hopeless, badKey},
@@ -118,8 +118,8 @@ var codes = map[bloberror.Code]struct {
 	bloberror.BlobImmutableDueToPolicy:        {hopeless, immutable},
 	bloberror.UnauthorizedBlobOverwrite:       {hopeless, denied},
 	bloberror.BlobArchived:                    {hopeless, archived},
-	bloberror.BlobBeingRehydrated:             {notApplied, "the blob is on its way back from the archive"},
-	bloberror.InvalidBlobType:                 {hopeless, "the blob is not a block blob: no store has written it"},
+	bloberror.BlobBeingRehydrated:             {notApplied, "the blob is being restored from the archive"},
+	bloberror.InvalidBlobType:                 {hopeless, "the blob is not a block blob, so Tenure did not write it"},
 	bloberror.SnapshotsPresent:                {notApplied, "the blob has snapshots; delete them, and make none below the prefix"},
 	bloberror.LeaseIDMissing:                  {notApplied, leased},
 	bloberror.UnsupportedHeader:               {hopeless, protocol},
@@ -127,7 +127,7 @@ var codes = map[bloberror.Code]struct {
 	bloberror.ConditionHeadersNotSupported:    {hopeless, protocol},
 	bloberror.RequestBodyTooLarge:             {hopeless, "the record is too large for the server"},
 	bloberror.ServerBusy:                      {slow, "throttled"},
-	bloberror.OperationTimedOut:               {unknown, "the server has an error of its own; try again"},
+	bloberror.OperationTimedOut:               {unknown, "the server reports an internal error; try again"},
 }
 
 // explain sorts an error.
@@ -150,7 +150,7 @@ func (o *objects) explain(err error) (objectmap.Meaning, string) {
 	case status == http.StatusServiceUnavailable, status == http.StatusTooManyRequests:
 		return slow, "throttled"
 	case status >= http.StatusInternalServerError:
-		return unknown, "the server has an error of its own; try again"
+		return unknown, "the server reports an internal error; try again"
 	case status != 0:
 		return unknown, "unexpected answer; check that the client's URL is of a container of Azure Blob Storage"
 	}
@@ -175,7 +175,7 @@ func whyUnsent(err error) string {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return ""
 	case errors.As(err, &dns):
-		return "the account's name is not known; check it and the network"
+		return "the account's name cannot be resolved; check it and the network"
 	case errors.As(err, &dial), errors.As(err, &web):
 		return "the account cannot be reached; check its name and the network"
 	}

@@ -63,7 +63,7 @@ func (o *objects) Get(ctx context.Context, name string) (body []byte, tag string
 	case err != nil:
 		return nil, "", o.fault(ctx, err)
 	case len(body) > maxBody:
-		return nil, "", fmt.Errorf("%s: blob %q has more than %d bytes: it is no record", o.place(), name, maxBody)
+		return nil, "", fmt.Errorf("%s: blob %q has more than %d bytes: it is not a record", o.place(), name, maxBody)
 	}
 	return body, tagOf(out.ETag), nil
 }

@@ -17,7 +17,7 @@ import (
 // that speak Azure's protocol, and are not Azure.
 func Race(ctx context.Context, clients []*container.Client, options *Options) error {
 	if len(clients) == 0 {
-		return errors.New("azblobstore: a race without a client")
+		return errors.New("azblobstore: the race needs a client")
 	}
 	s, err := New(clients[0], options)
 	if err != nil {

@@ -120,7 +120,7 @@ func newObjects(client *container.Client, dropIdle func()) (*objects, error) {
 	case strings.Trim(u.Path, "/") == "":
 		return nil, fmt.Errorf("azblobstore: the client's URL, of %q, names no container: write https://ACCOUNT.blob.core.windows.net/CONTAINER", u.Host)
 	case strings.HasSuffix(account, "-secondary"):
-		return nil, fmt.Errorf("azblobstore: %q is the secondary location of an account, whose reads are behind: two processes would hold one lock; use %q", account, strings.TrimSuffix(account, "-secondary"))
+		return nil, fmt.Errorf("azblobstore: %q is the secondary location of an account, whose reads may be stale: two processes could hold one lock; use %q", account, strings.TrimSuffix(account, "-secondary"))
 	}
 	return &objects{client: client, host: u.Host, container: path.Base(u.Path), Idle: objectmap.NewIdle(dropIdle)}, nil
 }

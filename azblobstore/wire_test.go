@@ -48,7 +48,7 @@ func TestAnswers(t *testing.T) {
 	}{
 		{412, "ConditionNotMet", "", buckets.Mismatch, ""},
 		{412, "", "", buckets.Mismatch, ""},
-		{412, "LeaseIdMissing", "", buckets.NotApplied, "lease of Azure's"},
+		{412, "LeaseIdMissing", "", buckets.NotApplied, "holds an Azure lease"},
 		{412, "SomethingElse", "", buckets.Unknown, ""},
 		{404, "BlobNotFound", "", buckets.Mismatch, ""},
 		{404, "ContainerNotFound", "", buckets.Permanent, "no such container"},

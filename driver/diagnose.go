@@ -85,7 +85,7 @@ func Encrypted(is bool, advice string, hosts ...string) Finding {
 	}
 	for _, host := range hosts {
 		if !Near(host) {
-			return Warn("encryption", "the connection is not encrypted").Advise("others on the way can read "+
+			return Warn("encryption", "the connection is not encrypted").Advise("anyone on the network path can read "+
 				"and change it: %s", advice)
 		}
 	}
@@ -104,9 +104,9 @@ func Members(voting int, what string) Finding {
 	f := OK("members", "%s", Counted(voting, what))
 	switch {
 	case voting == 1:
-		f.Level, f.Advice = LevelWarn, "if its machine is lost so are the locks and their tokens: run three"
+		f.Level, f.Advice = LevelWarn, "if its machine is lost, so are the locks and their tokens: run three"
 	case voting%2 == 0:
-		f.Advice = "an even number stands no more losses than one fewer"
+		f.Advice = "an even number tolerates no more failures than one server fewer"
 	}
 	return f
 }

@@ -30,7 +30,7 @@ type Granter interface {
 
 // ErrUnfit is matched by an error of [Provisioner.Create] about what was there before. See
 // [Unfit].
-var ErrUnfit = errors.New("not as was asked")
+var ErrUnfit = errors.New("not as requested")
 
 // Unfit marks err as one about what was there before, and returns nil for nil. Both ErrUnfit
 // and err match the result.

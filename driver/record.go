@@ -308,9 +308,9 @@ func CheckSwap(prev, next Record) error {
 	case next.Version == prev.Version:
 		err = fmt.Errorf("swap of %q keeps version %q: every write needs a new one", next.Key, next.Version)
 	case next.Token != prev.Token && next.Token != prev.Token+1:
-		err = fmt.Errorf("swap of %q from token %d to %d: it may stay or rise by one", next.Key, prev.Token, next.Token)
+		err = fmt.Errorf("swap of %q from token %d to %d: the token may stay or rise by one", next.Key, prev.Token, next.Token)
 	case prev.State == Closed:
-		err = fmt.Errorf("swap of %q, a session that is closed: it stays so until it is deleted", next.Key)
+		err = fmt.Errorf("swap of %q, a closed session: it stays closed until it is deleted", next.Key)
 	case prev.State != "" && prev.State.OfSession() != next.State.OfSession():
 		err = fmt.Errorf("swap of %q from state %q to %q: a session's record is never a lock's", next.Key, prev.State, next.State)
 	case next.State.OfSession() && next.Token != prev.Token:
@@ -333,11 +333,11 @@ func CheckRaise(prev, next Record) error {
 	case prev.State.OfSession():
 		err = fmt.Errorf("raise of %q, a session that is %q: it has one holder, and keeps its token; close it by a swap", next.Key, prev.State)
 	case prev.State == Past:
-		err = fmt.Errorf("raise of %q, which is history: it is of one tenure, and carries no token to be raised", next.Key)
+		err = fmt.Errorf("raise of %q, a history record: it describes one term, and has no token to raise", next.Key)
 	case next.State != Released:
-		err = fmt.Errorf("raise of %q to state %q: it must be %q, for no process was granted the token", next.Key, next.State, Released)
+		err = fmt.Errorf("raise of %q to state %q: it must be %q, because no process was granted the token", next.Key, next.State, Released)
 	case next.Token <= prev.Token:
-		err = fmt.Errorf("raise of %q from token %d to %d: it must rise", next.Key, prev.Token, next.Token)
+		err = fmt.Errorf("raise of %q from token %d to %d: the token must rise", next.Key, prev.Token, next.Token)
 	}
 	return Unsupported(err)
 }
@@ -364,13 +364,13 @@ func checkWrite(next Record) error {
 	case strings.Trim(string(next.State), "abcdefghijklmnopqrstuvwxyz-") != "":
 		return fmt.Errorf("write of %q in state %q: a state is a word of lower-case letters and dashes", next.Key, next.State)
 	case next.Session != "" && next.State != Held:
-		return fmt.Errorf("write of %q, which is %q, under session %q: it must be %q, or name none", next.Key, next.State, next.Session, Held)
+		return fmt.Errorf("write of %q, which is %q, under session %q: it must be %q, or name no session", next.Key, next.State, next.Session, Held)
 	case !isSession(next.Session):
 		return fmt.Errorf("write of %q under session %q: an id has letters, digits and dashes, at most %d", next.Key, next.Session, MaxSessionLen)
 	case !(next.Drift >= 0 && next.Drift < 1): // NaN as well
 		return fmt.Errorf("write of %q with a clock drift of %v: it must be 0 or more, and less than 1", next.Key, next.Drift)
 	case next.Notify != "" && next.State != Held && next.State != Alive:
-		return fmt.Errorf("write of %q, which is %q, with an address for notifications: only a record that is %q or %q has one", next.Key, next.State, Held, Alive)
+		return fmt.Errorf("write of %q, which is %q, with an address for notifications: only a record that is %q or %q may have one", next.Key, next.State, Held, Alive)
 	case len(next.Notify) > MaxNotifyLen:
 		return fmt.Errorf("write of %q with an address for notifications of %d bytes: the longest is %d", next.Key, len(next.Notify), MaxNotifyLen)
 	case next.Token > MaxToken:

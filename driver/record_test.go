@@ -68,8 +68,8 @@ func TestCheckClaim(t *testing.T) {
 		"IDTooLong":         {with(held(), under(id+"a")), "letters, digits and dashes"},
 		"IDWithASlash":      {with(held(), under("a/b")), "letters, digits and dashes"},
 		"IDNotASCII":        {with(held(), under("ä")), "letters, digits and dashes"},
-		"PastUnderOne":      {with(held(), state(driver.Past), under("s1")), "or name none"},
-		"AliveUnderOne":     {with(alive(), under("s1")), "or name none"},
+		"PastUnderOne":      {with(held(), state(driver.Past), under("s1")), "or name no session"},
+		"AliveUnderOne":     {with(alive(), under("s1")), "or name no session"},
 		"Drift":             {with(held(), drift(0.5)), ""},
 		"DriftOfAll":        {with(held(), drift(1)), "less than 1"},
 		"DriftNegative":     {with(held(), drift(-0.1)), "0 or more"},
@@ -103,8 +103,8 @@ func TestCheckSwapOfSessions(t *testing.T) {
 		"Heartbeat":      {alive(), with(alive()), ""},
 		"Close":          {alive(), with(alive(), state(driver.Closed)), ""},
 		"CloseNamed":     {named, with(alive(), state(driver.Closed)), ""},
-		"Revive":         {closed, with(alive()), "stays so"},
-		"CloseAgain":     {closed, with(closed), "stays so"},
+		"Revive":         {closed, with(alive()), "stays closed"},
+		"CloseAgain":     {closed, with(closed), "stays closed"},
 		"Release":        {alive(), with(alive(), state(driver.Released)), "never a lock's"},
 		"ToLock":         {alive(), with(alive(), state(driver.Held)), "never a lock's"},
 		"ToUnknown":      {alive(), with(alive(), state("hibernating")), "never a lock's"},
@@ -115,9 +115,9 @@ func TestCheckSwapOfSessions(t *testing.T) {
 
 		"TakenUnderASession":  {held(), with(held(), under("s1"), raised), ""},
 		"SessionLeft":         {with(held(), under("s1")), with(held(), func(r *driver.Record) { r.Version = "v3" }), ""},
-		"ReleasedWithSession": {with(held(), under("s1")), with(held(), under("s1"), state(driver.Released), func(r *driver.Record) { r.Version = "v3" }), "or name none"},
-		"ReservedWithSession": {held(), with(held(), under("s1"), state(driver.Reserved)), "or name none"},
-		"UnknownWithSession":  {held(), with(held(), under("s1"), state("hibernating")), "or name none"},
+		"ReleasedWithSession": {with(held(), under("s1")), with(held(), under("s1"), state(driver.Released), func(r *driver.Record) { r.Version = "v3" }), "or name no session"},
+		"ReservedWithSession": {held(), with(held(), under("s1"), state(driver.Reserved)), "or name no session"},
+		"UnknownWithSession":  {held(), with(held(), under("s1"), state("hibernating")), "or name no session"},
 	} {
 		t.Run(name, func(t *testing.T) { wantCheck(t, driver.CheckSwap(tc.prev, tc.next), tc.refused) })
 	}

@@ -95,7 +95,7 @@ func (e *env) methods(t *testing.T, store driver.Store) []method {
 func (m method) wantTrue(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, driver.ErrNotApplied) && m.wrote != nil && m.wrote() {
-		t.Errorf("%s said that it was not applied, and it was", m.name)
+		t.Errorf("%s said that it was not applied, but it was", m.name)
 	}
 }
 
@@ -167,7 +167,7 @@ func (e *env) doneDuring(t *testing.T) {
 		}
 		seen := e.get(t, e.clients[1], rec.Key)
 		if refused[seen.Version] {
-			t.Fatalf("a Swap said that it was not applied (%v), and %s is stored", err, brief(seen))
+			t.Fatalf("a Swap said that it was not applied (%v), but %s is stored", err, brief(seen))
 		}
 		if attempt, ok := unknown[seen.Version]; !ok && seen.Version != rec.Version {
 			t.Fatalf("after %v, %s is stored, which is neither the last record nor an attempt", err, brief(seen))
@@ -289,7 +289,7 @@ func (e *env) beatUntilClosed(t *testing.T, c driver.Store, rec driver.Record) {
 		case readErr != nil:
 			t.Errorf("Get: %v", readErr)
 		case is.Version == next.Version && errors.Is(err, driver.ErrNotApplied):
-			t.Errorf("Swap said that it was not applied (%v), and it was", err)
+			t.Errorf("Swap said that it was not applied (%v), but it was", err)
 		case is.Version != next.Version && is.Version != rec.Version:
 			t.Errorf("%s is stored, which is neither the last record nor an attempt", brief(is))
 		}
@@ -355,7 +355,7 @@ func wantHung(t *testing.T, ctx context.Context, name string, err error) {
 	switch {
 	case err == nil && (name == "Watch" || name == "EventualGet" || name == "List"):
 	case err == nil, errors.As(err, &conflict), errors.Is(err, driver.ErrNotFound):
-		t.Errorf("%s returned %v, and the engine hangs", name, err)
+		t.Errorf("%s returned %v, but the engine hangs", name, err)
 	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
 		t.Errorf("%s: error %v does not match %v", name, err, ctx.Err())
 	}

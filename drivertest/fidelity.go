@@ -259,7 +259,7 @@ func fill(t *testing.T, v reflect.Value, name string, n int) {
 			fill(t, v.Index(i), fmt.Sprintf("%s[%d]", name, i), n)
 		}
 	default:
-		t.Fatalf("drivertest cannot fill %s of type %v: teach it", name, typ)
+		t.Fatalf("drivertest cannot fill %s of type %v: add the type", name, typ)
 	}
 	if v.IsZero() {
 		t.Fatalf("drivertest left %s zero", name)

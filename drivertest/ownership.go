@@ -182,6 +182,6 @@ func scribbleBehind(t *testing.T, v reflect.Value, name string) {
 			v.Index(i).SetZero()
 		}
 	case typ.Kind() == reflect.Map, typ.Kind() == reflect.Interface:
-		t.Fatalf("drivertest cannot scribble over %s of type %v: teach it", name, typ)
+		t.Fatalf("drivertest cannot scribble over %s of type %v: add the type", name, typ)
 	}
 }

@@ -14,7 +14,7 @@ import (
 func testRaise(t *testing.T, e *env) {
 	_, raises := e.clients[0].Store.(driver.Raiser)
 	if raises != e.h.Raises {
-		t.Fatalf("the harness declares Raises %t, but that the store is a driver.Raiser is %t", e.h.Raises, raises)
+		t.Fatalf("the harness declares Raises %t, but whether the store is a driver.Raiser is %t", e.h.Raises, raises)
 	}
 	if !raises {
 		t.Skip("the store does not raise tokens")
@@ -114,7 +114,7 @@ func (e *env) raiseKept(t *testing.T) {
 	lister, lists := a.Store.(driver.TokenRetainer)
 	if !e.h.TokensOutliveDelete {
 		if lists && lister.KeepsTokens() {
-			t.Error("the store says that it keeps tokens of deleted locks, and the harness does not declare it")
+			t.Error("the store says that it keeps tokens of deleted locks, but the harness does not declare it")
 		}
 		t.Skip("the harness declares no tokens that outlive a deletion")
 	}

@@ -17,7 +17,7 @@ import (
 func testWatch(t *testing.T, e *env) {
 	_, watches := e.clients[0].Store.(driver.Watcher)
 	if watches != e.h.Watches {
-		t.Fatalf("the harness declares Watches %t, but that the store is a driver.Watcher is %t", e.h.Watches, watches)
+		t.Fatalf("the harness declares Watches %t, but whether the store is a driver.Watcher is %t", e.h.Watches, watches)
 	}
 	if !watches {
 		t.Skip("the store does not watch")

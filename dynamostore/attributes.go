@@ -48,7 +48,7 @@ func (o *Options) checkAttribute(name string) error {
 	case name == o.PartitionKey, name == o.SortKey:
 		return fmt.Errorf("attribute %q is a key of the table", name)
 	case ownAttributes[name], strings.HasPrefix(name, ownPrefix), name == attrForeign:
-		return fmt.Errorf("attribute %q is not the user's: a lock's item has %s, and what begins with %q is kept for later; choose another name",
+		return fmt.Errorf("attribute %q is reserved: a lock's item has %s, and names that begin with %q are for later versions; choose another name",
 			name, strings.Join(ownNames(), ", "), ownPrefix)
 	}
 	return nil

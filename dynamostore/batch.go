@@ -71,7 +71,7 @@ func (s *Store) lookup(key string, items map[string]item, leftOut error) driver.
 }
 
 // errLeftOut says that DynamoDB answered a part of a batch alone.
-var errLeftOut = errors.New("DynamoDB left records of a batch out, as it does when a table is throttled or they are large; try again")
+var errLeftOut = errors.New("DynamoDB left out records of a batch, because the table is throttled or the records are large; try again")
 
 // getItems reads up to maxBatch items, by partition key. With errLeftOut, the
 // items that came are returned.
@@ -94,7 +94,7 @@ func (s *Store) getItems(ctx context.Context, keys []string, c driver.Consistenc
 	for _, it := range out.Responses[s.table] {
 		key, ok := it[s.options.PartitionKey].(*types.AttributeValueMemberS)
 		if !ok {
-			return nil, fmt.Errorf("table %q: an item came without %s", s.table, s.options.PartitionKey)
+			return nil, fmt.Errorf("table %q: the answer has an item without %s", s.table, s.options.PartitionKey)
 		}
 		items[key.Value] = it
 	}

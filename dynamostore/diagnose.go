@@ -60,15 +60,15 @@ func (d *Description) state() driver.Finding {
 	case types.TableStatusCreating:
 		return driver.Bad(check, is, d.Status).Advise("wait until it is ACTIVE")
 	case types.TableStatusInaccessibleEncryptionCredentials:
-		return driver.Bad(check, is, d.Status).Advise("the key that encrypts it cannot be used: fix it in " +
+		return driver.Bad(check, is, d.Status).Advise("its KMS key is unusable: fix it in " +
 			"KMS within seven days, " +
 			"after which DynamoDB archives the table")
 	case types.TableStatusDeleting, types.TableStatusArchiving, types.TableStatusArchived:
-		return driver.Bad(check, is, d.Status).Advise("no lock can be taken in it: use another table, of " +
+		return driver.Bad(check, is, d.Status).Advise("no lock can be taken in it: use another table, with " +
 			"another name, " +
-			"since a new one begins its tokens at 1")
+			"since the tokens of a new table begin at 1")
 	}
-	return driver.Warn(check, is, d.Status).Advise("see its state in the console of AWS")
+	return driver.Warn(check, is, d.Status).Advise("see its state in the AWS console")
 }
 
 func (d *Description) keyFindings(o Options) (all []driver.Finding) {
@@ -95,7 +95,7 @@ func (d *Description) keyFindings(o Options) (all []driver.Finding) {
 	}
 	text := fmt.Sprintf("the partition key is %q", d.PartitionKey)
 	if d.SortKey != "" {
-		text += fmt.Sprintf("; locks have %q in the sort key %q, and share nothing with those that have "+
+		text += fmt.Sprintf("; locks have %q in the sort key %q, and are separate from locks with "+
 			"another value", o.SortValue, d.SortKey)
 	}
 	return []driver.Finding{driver.OK("keys", "%s", text)}
@@ -111,12 +111,12 @@ func (d *Description) replicas(o Options) driver.Finding {
 	case !d.EventualReplicas && o.SharedTable:
 		return driver.Bad("replicas", "the replicas in %s are strongly consistent: such a table has no "+
 			"transactions, which shared=true needs", where).
-			Advise("use a table without replicas while another lock client is there")
+			Advise("use a table without replicas while another lock client uses it")
 	case !d.EventualReplicas:
 		return driver.OK("replicas", "the replicas in %s are strongly consistent", where)
 	case o.EventualReplicas:
-		return driver.Warn("replicas", "%s", eventual).Advise("see that all processes use %s, after a "+
-			"failover, too", d.Region)
+		return driver.Warn("replicas", "%s", eventual).Advise("make sure that all processes use %s, also "+
+			"after a failover", d.Region)
 	}
 	return driver.Bad("replicas", "%s", eventual).Advise("use a table without replicas, or one with strong " +
 		"multi-region consistency; " +
@@ -126,7 +126,7 @@ func (d *Description) replicas(o Options) driver.Finding {
 func (d *Description) expiry(o Options) driver.Finding {
 	switch {
 	case d.TTLAttribute == nil:
-		return driver.OK("ttl", "whether items expire could not be asked").
+		return driver.OK("ttl", "the TTL setting could not be read").
 			Advise(`grant dynamodb:DescribeTimeToLive: "tenure table policy" prints it`)
 	case *d.TTLAttribute == "":
 		return driver.OK("ttl", "no item expires")
@@ -135,11 +135,11 @@ func (d *Description) expiry(o Options) driver.Finding {
 			"are held, and their tokens begin at 1 again",
 			*d.TTLAttribute).Advise("switch TTL off")
 	case o.SharedTable && !o.TimeToLive:
-		return driver.Bad("ttl", "items expire by %q: the other client may give it to a lock, which is "+
-			"deleted then, and the store does not open",
+		return driver.Bad("ttl", "items expire by %q: the other client may set it on a lock, which is "+
+			"then deleted, and the store does not open",
 			*d.TTLAttribute).Advise("switch TTL off, or write ttl=true in the URL if no lock has the attribute")
 	}
-	return driver.Warn("ttl", "items expire by %q: a lock that is given it, by another client or by hand, "+
+	return driver.Warn("ttl", "items expire by %q: a lock that gets it, from another client or by hand, "+
 		"is deleted, and its token begins at 1 again",
 		*d.TTLAttribute).Advise("switch TTL off, unless something else in the table needs it")
 }
@@ -153,7 +153,7 @@ func (d *Description) capacity(heartbeat time.Duration) driver.Finding {
 	f := driver.OK("billing", "provisioned, with %d read and %d write units a second: "+
 		"%d processes that hold locks, with a heartbeat every %v, use all of the writes", d.ReadCapacity, d.WriteCapacity, holders, heartbeat)
 	if holders < fewHolders {
-		f.Level, f.Advice = driver.LevelWarn, "an election on top is throttled, and heartbeats with it: "+
+		f.Level, f.Advice = driver.LevelWarn, "an additional election is throttled, and heartbeats with it: "+
 			"raise the write units, or make the table on-demand"
 	}
 	return f
@@ -161,9 +161,9 @@ func (d *Description) capacity(heartbeat time.Duration) driver.Finding {
 
 func (d *Description) class() driver.Finding {
 	if d.Class == string(types.TableClassStandardInfrequentAccess) {
-		return driver.Warn("class", "the table class is %s", d.Class).Advise("it makes requests dearer, " +
-			"which are what locks cost, " +
-			"and storage cheaper, which they hardly need: use STANDARD")
+		return driver.Warn("class", "the table class is %s", d.Class).Advise("its requests cost more, " +
+			"which are the cost of locks, " +
+			"and its storage less, which locks hardly need: use STANDARD")
 	}
 	return driver.OK("class", "the table class is %s", d.Class)
 }
@@ -173,18 +173,18 @@ func (d *Description) protection() driver.Finding {
 		return driver.OK("protection", "the table is protected from deletion")
 	}
 	return driver.OK("protection", "the table is not protected from deletion").
-		Advise("for a table that must last, switch deletion protection on: a new one begins its tokens at 1")
+		Advise("for a table that must last, switch deletion protection on: the tokens of a new table begin at 1")
 }
 
 func (d *Description) recovery() driver.Finding {
 	switch {
 	case d.PointInTimeRecovery == nil:
-		return driver.OK("recovery", "whether there is point-in-time recovery could not be asked").
+		return driver.OK("recovery", "the point-in-time recovery setting could not be read").
 			Advise(`grant dynamodb:DescribeContinuousBackups: "tenure table policy" prints it`)
 	case *d.PointInTimeRecovery:
-		return driver.OK("recovery", "point-in-time recovery is on").Advise("a restored table has the " +
-			"tokens of its time: " +
-			"never put it in the place of this one while fences remember higher ones")
+		return driver.OK("recovery", "point-in-time recovery is on").Advise("a restored table has old " +
+			"tokens: " +
+			"never use it in place of this one while fences remember higher tokens")
 	}
 	return driver.OK("recovery", "point-in-time recovery is off")
 }
@@ -211,7 +211,7 @@ func (s *Store) rights(ctx context.Context) (all []driver.Finding) {
 				TableName: &s.table, Key: key, ConditionExpression: never, ExpressionAttributeNames: names,
 			})
 		}},
-		{"GetItem", driver.Bad, "nobody can wait for a lock, nor look at it", func() error {
+		{"GetItem", driver.Bad, "no process can wait for a lock or read it", func() error {
 			return tried(ctx, s, s.client.GetItem, &dynamodb.GetItemInput{TableName: &s.table, Key: key})
 		}},
 		{"BatchGetItem", shared, noBatch, func() error {
@@ -219,12 +219,12 @@ func (s *Store) rights(ctx context.Context) (all []driver.Finding) {
 				RequestItems: map[string]types.KeysAndAttributes{s.table: {Keys: []map[string]types.AttributeValue{key}}},
 			})
 		}},
-		{"DeleteItem", driver.Warn, "what falls out of a full history stays in the table", func() error {
+		{"DeleteItem", driver.Warn, "the oldest records of a full history stay in the table", func() error {
 			return tried(ctx, s, s.client.DeleteItem, &dynamodb.DeleteItemInput{
 				TableName: &s.table, Key: key, ConditionExpression: never, ExpressionAttributeNames: names,
 			})
 		}},
-		{"Scan", driver.Warn, "tenure status shows nothing unless it is given names", func() error {
+		{"Scan", driver.Warn, "tenure status shows only locks that it is given by name", func() error {
 			return tried(ctx, s, s.client.Scan, &dynamodb.ScanInput{TableName: &s.table, Limit: aws.Int32(1)})
 		}},
 		{"DescribeTable", driver.Bad, "the store cannot be opened by its URL", func() error {
@@ -259,11 +259,11 @@ func (s *Store) rights(ctx context.Context) (all []driver.Finding) {
 		switch code {
 		case "AccessDeniedException", "AccessDenied", "UnauthorizedOperation", "NotAuthorized":
 			all = append(all, trial.without("permissions", "dynamodb:%s is not granted: %s", trial.operation, trial.what).
-				Advise(`grant it: "tenure table policy" prints the whole of it`))
+				Advise(`grant it: "tenure table policy" prints the whole policy`))
 			continue
 		case "UnknownOperationException":
 			all = append(all, trial.without("permissions", "the endpoint does not know %s: %s", trial.operation, trial.what).
-				Advise("it is an emulator without it: use another one"))
+				Advise("it is an emulator that lacks it: use another one"))
 			continue
 		case "ValidationException":
 			all = append(all, driver.Warn("permissions", "%s could not be tried: %s", trial.operation, api.ErrorMessage()).
@@ -348,15 +348,15 @@ func (w *writers) findings(o Options) (all []driver.Finding) {
 	theirs := fmt.Sprintf("%s of another lock client, such as %q of %q", driver.Counted(w.foreign, "lock"), w.example, w.owner)
 	switch {
 	case w.foreign == 0 && o.SharedTable:
-		all = append(all, driver.OK("items", "%s, and none that was last written by another lock client", ours).
+		all = append(all, driver.OK("items", "%s, none of them last written by another lock client", ours).
 			Advise("shared=true makes each acquire two requests: leave it out when no other client will come back"))
 	case w.foreign == 0:
 		all = append(all, driver.OK("items", "%s, and none of another lock client", ours))
 	case o.SharedTable:
 		all = append(all, driver.OK("items", "%s, and %s", ours, theirs))
 	default:
-		all = append(all, driver.Warn("items", "%s: it is respected, and never taken, since it keeps no token", theirs).
-			Advise("write shared=true in the URL of everybody who uses the table, or stop that client and "+
+		all = append(all, driver.Warn("items", "%s: it is respected, and never taken, because it keeps no token", theirs).
+			Advise("write shared=true in the URLs of all programs that use the table, or stop that client and "+
 				"delete its items"))
 	}
 	dialect := Dynamolock
@@ -370,7 +370,7 @@ func (w *writers) findings(o Options) (all []driver.Finding) {
 	}
 	if w.others > 0 {
 		all = append(all, driver.OK("items", "%s that no lock client has written, such as %q", driver.Counted(w.others, "item"), w.other).
-			Advise("a table of its own is better: tenure status reads all of it, and shows what is no lock "+
+			Advise("give Tenure a table of its own: tenure status reads the whole table, and shows other items "+
 				"as unreadable"))
 	}
 	return all

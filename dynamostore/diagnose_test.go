@@ -119,7 +119,7 @@ func TestTableFindings(t *testing.T) {
 		"little capacity":   {func(d *Description) { d.Billing, d.WriteCapacity = "PROVISIONED", 6 }, Options{}, driver.LevelWarn, "18 processes"},
 		"capacity":          {func(d *Description) { d.Billing, d.WriteCapacity = "PROVISIONED", 7 }, Options{}, driver.LevelOK, "21 processes"},
 		"protected":         {func(d *Description) { d.DeletionProtection = true }, Options{}, driver.LevelOK, "is protected"},
-		"recovery":          {func(d *Description) { d.PointInTimeRecovery = aws.Bool(true) }, Options{}, driver.LevelOK, "tokens of its time"},
+		"recovery":          {func(d *Description) { d.PointInTimeRecovery = aws.Bool(true) }, Options{}, driver.LevelOK, "has old tokens"},
 		"recovery unknown":  {func(d *Description) { d.PointInTimeRecovery = nil }, Options{}, driver.LevelOK, "dynamodb:DescribeContinuousBackups"},
 	} {
 		d := sound

@@ -196,7 +196,7 @@ func explain(err error) (meaning, string) {
 		return notApplied, "the endpoint cannot be reached; check the region, the endpoint and the network"
 	}
 	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
-		return notApplied, "the endpoint's name is not known; check the region, the endpoint and the network"
+		return notApplied, "the endpoint's name cannot be resolved; check the region, the endpoint and the network"
 	}
 	return unknown, ""
 }
@@ -204,13 +204,13 @@ func explain(err error) (meaning, string) {
 func explainCode(code, message string, status int) (meaning, string) {
 	if status != 0 && status != http.StatusBadRequest {
 		if status >= http.StatusInternalServerError {
-			return unknown, "DynamoDB has an error of its own; try again"
+			return unknown, "DynamoDB reports an internal error; try again"
 		}
 		return unknown, "unexpected answer; check that the endpoint is DynamoDB's"
 	}
 	switch code {
 	case "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded", "LimitExceededException":
-		return notApplied, "throttled; raise the table's capacity, or make it on-demand, if it stays so"
+		return notApplied, "throttled; if this goes on, raise the table's capacity, or make it on-demand"
 	case "TransactionConflictException", "ReplicatedWriteConflictException":
 		return notApplied, "another write of the item is under way; try again"
 	case "ResourceNotFoundException":
@@ -237,7 +237,7 @@ func explainCode(code, message string, status int) (meaning, string) {
 	case "ItemCollectionSizeLimitExceededException":
 		return notApplied, "the items of this partition key are too large for the table's local indexes"
 	case "UnknownOperationException":
-		return hopeless, "the endpoint does not know the operation; it is not DynamoDB, or an emulator without it (SharedTable needs TransactWriteItems)"
+		return hopeless, "the endpoint does not know the operation; it is not DynamoDB, or an emulator that lacks it (SharedTable needs TransactWriteItems)"
 	case "ValidationException", "SerializationException":
 		return hopeless, explainValidation(message)
 	}
@@ -248,7 +248,7 @@ func explainValidation(message string) string {
 	switch {
 	case strings.Contains(message, "does not match the schema"), strings.Contains(message, "Type mismatch for key"),
 		strings.Contains(message, "Missing the key"), strings.Contains(message, "number of conditions on the keys"):
-		return "the table has other keys than the options say; set PartitionKey, and SortKey with SortValue, to its own"
+		return "the table's keys differ from the options; set PartitionKey, and SortKey with SortValue, to the keys of the table"
 	case strings.Contains(message, "size has exceeded"), strings.Contains(message, "size to update"):
 		return "the item would be larger than the 400 kB that DynamoDB stores; make the data smaller"
 	}

@@ -56,9 +56,9 @@ func TestErrorsAreSorted(t *testing.T) {
 		{400, "KMSAccessDeniedException", "x", hopeless, "KMS"},
 		{400, "TransactionInProgressException", "The transaction with the given request token is already in progress.", unknown, ""},
 		{400, "SomethingNewException", "of a later year", unknown, ""},
-		{500, "InternalServerError", "The request could not be processed because of an internal server error.", unknown, "DynamoDB has an error of its own"},
-		{503, "ServiceUnavailable", "", unknown, "DynamoDB has an error of its own"},
-		{503, "ProvisionedThroughputExceededException", "?", unknown, "DynamoDB has an error of its own"},
+		{500, "InternalServerError", "The request could not be processed because of an internal server error.", unknown, "DynamoDB reports an internal error"},
+		{503, "ServiceUnavailable", "", unknown, "DynamoDB reports an internal error"},
+		{503, "ProvisionedThroughputExceededException", "?", unknown, "DynamoDB reports an internal error"},
 		{404, "ResourceNotFoundException", "of something else", unknown, "check that the endpoint is DynamoDB's"},
 	} {
 		t.Run(fmt.Sprint(tc.status, tc.code, tc.message), func(t *testing.T) {

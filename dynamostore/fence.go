@@ -91,7 +91,7 @@ func (f *Fence) attribute() string {
 // guard adds the condition to those of a write.
 func (f *Fence) guard(condition **string, names *map[string]string, values *map[string]types.AttributeValue) error {
 	if f.Token == 0 || f.Token > driver.MaxToken {
-		return fmt.Errorf("fence: there is no token %d: a lease has one from 1 to %d", f.Token, uint64(driver.MaxToken))
+		return fmt.Errorf("fence: token %d is not valid: the tokens of leases are from 1 to %d", f.Token, uint64(driver.MaxToken))
 	}
 	if _, used := (*names)[fenceName]; used {
 		return errors.New("fence: the write is fenced already")
@@ -255,7 +255,7 @@ func (s *Store) RaiseFence(ctx context.Context, lock string, token uint64) (*Fen
 	case lock == "":
 		return nil, errors.New("fence: the lock has no name")
 	case token == 0 || token > driver.MaxToken:
-		return nil, fmt.Errorf("fence: there is no token %d: a lease has one from 1 to %d", token, uint64(driver.MaxToken))
+		return nil, fmt.Errorf("fence: token %d is not valid: the tokens of leases are from 1 to %d", token, uint64(driver.MaxToken))
 	}
 	f := &FenceItem{s: s, lock: lock, token: token}
 	// Like a released lock to those who list a table that is shared.
@@ -295,7 +295,7 @@ func (f *FenceItem) stale(ctx context.Context, err error) error {
 	}
 	r := reader{it: items[fencePrefix+f.lock]}
 	if highest := r.token(); r.err != nil || highest == 0 {
-		return fmt.Errorf("item of %q: %w: it has no %s that can be read", fencePrefix+f.lock, driver.ErrUnreadable, attrToken)
+		return fmt.Errorf("item of %q: %w: it has no readable %s", fencePrefix+f.lock, driver.ErrUnreadable, attrToken)
 	}
 	return &StaleError{Token: f.token, Highest: max(r.token(), f.token+1), err: err}
 }

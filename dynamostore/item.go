@@ -190,7 +190,7 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 	default:
 		// Other clients take its presence for released when they read, and the
 		// value for the condition when they write, and so never get the lock.
-		r.fail(fmt.Errorf("%s is not %q: no client agrees on what that means; remove it", attrReleased, released))
+		r.fail(fmt.Errorf("%s is not %q: clients disagree on what that means; remove it", attrReleased, released))
 	}
 	if foreign {
 		// What a record may not hold would make every write of it fail.
@@ -260,19 +260,19 @@ func parseLease(s string) (time.Duration, error) {
 	if plain(s) {
 		ms, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || ms > int64(maxLease/time.Millisecond) {
-			return 0, fmt.Errorf("lease of %s ms is longer than any", s)
+			return 0, fmt.Errorf("lease of %s ms is too long", s)
 		}
 		return time.Duration(ms) * time.Millisecond, nil
 	}
 	if s == leaseResting {
-		return 0, errors.New("the item rests, and does not say for how long")
+		return 0, errors.New("it stands for a lease in another attribute, which is missing")
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, errors.New("neither milliseconds, as the Java client writes it, nor a duration of Go, as dynamolock does")
+		return 0, errors.New("neither milliseconds, as the Java client writes it, nor a Go duration, as dynamolock writes it")
 	}
 	if d > maxLease {
-		return 0, fmt.Errorf("lease of %v is longer than any", d)
+		return 0, fmt.Errorf("lease of %v is too long", d)
 	}
 	return d, nil
 }

@@ -157,7 +157,7 @@ func (o *Options) resolve() (Options, error) {
 	case len(r.SortValue) > maxSortValueLen:
 		return r, fmt.Errorf("SortValue has %d bytes: at most %d are allowed by DynamoDB", len(r.SortValue), maxSortValueLen)
 	case r.Unshare && r.SharedTable:
-		return r, errors.New("both SharedTable and Unshare are set: the table is shared, or it is not any more")
+		return r, errors.New("SharedTable and Unshare exclude each other: set one of them")
 	case r.Dialect != Java && r.Dialect != Dynamolock:
 		return r, errors.New("unknown dialect: use Java or Dynamolock")
 	}

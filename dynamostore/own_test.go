@@ -74,10 +74,10 @@ func TestDamagedRows(t *testing.T) {
 			{"token beyond all", ownRow(t, true, item{attrToken: n("9223372036854775808")}), "fencingToken is 9223372036854775808"},
 			{"no text", ownRow(t, true, item{attrTenure: nil}), "it has no tenure"},
 			{"text a number", ownRow(t, true, item{attrTenure: n("1")}), "tenure is a number (N)"},
-			{"no JSON, held", ownRow(t, false, item{attrTenure: text("x")}), "it is no object of JSON"},
+			{"no JSON, held", ownRow(t, false, item{attrTenure: text("x")}), "it is not a JSON object"},
 			{"lease of nothing", ownRow(t, false, item{attrTenure: text(`{"lease":"0s"}`)}), `lease is "0s"`},
 			{"tenure before a map", ownRow(t, false, item{attrBefore: &types.AttributeValueMemberM{Value: item{}}}), "tenureBefore is a map (M)"},
-			{"tenure before no JSON", ownRow(t, false, item{attrBefore: text("[]")}), "tenureBefore: record unreadable: it is no object of JSON"},
+			{"tenure before no JSON", ownRow(t, false, item{attrBefore: text("[]")}), "tenureBefore: record unreadable: it is not a JSON object"},
 			{"released, state unknown", ownRow(t, true, item{attrState: text("hibernating")}), ""},
 			{"state alone", ownRow(t, false, item{attrState: text("released")}), "isReleased was removed by hand"},
 			{"lease a number", ownRow(t, true, item{attrLease: n("20000")}), "leaseDuration is a number (N)"},
@@ -94,7 +94,7 @@ func TestDamagedRows(t *testing.T) {
 			{"session a number", resting(item{attrTenure: text(`{"lease":"1s","session":1}`)}, nil), "session is not a string"},
 			{"no state", resting(item{attrState: nil}, nil), `tenureState is not "resting"`},
 			{"state reserved", resting(item{attrState: text("reserved")}, nil), `tenureState is not "resting"`},
-			{"no exact lease", resting(nil, func(more *driver.Record) { more.Lease = 0 }), "does not say for how long"},
+			{"no exact lease", resting(nil, func(more *driver.Record) { more.Lease = 0 }), "in another attribute, which is missing"},
 			{"under a session, freed by hand", resting(item{attrReleased: text("1")}, nil), "was set by hand"},
 			{"lease raised by hand", resting(item{attrLease: text("60000")}, nil), ""},
 			{"session freed by hand", changed(t, session("s1"), item{attrReleased: text("1")}), ""},
@@ -223,7 +223,7 @@ func TestSharedByOneAndNotByAnother(t *testing.T) {
 			}
 			refused := func(what string, err error) {
 				t.Helper()
-				if !errors.Is(err, driver.ErrPermanent) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "this table is shared: set SharedTable") {
+				if !errors.Is(err, driver.ErrPermanent) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "this process does not set it: set SharedTable") {
 					t.Errorf("%s without SharedTable: %v", what, err)
 				}
 			}

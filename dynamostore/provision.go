@@ -43,15 +43,15 @@ func (s *Store) Create(ctx context.Context, o driver.CreateOptions) (did string,
 		return "", err
 	}
 	if wrong := d.unlike(asked, s.options); len(wrong) > 0 {
-		return "", driver.Unfit(fmt.Errorf("table %q in %s exists already, and is not as was asked: %s; it "+
+		return "", driver.Unfit(fmt.Errorf("table %q in %s exists already, and is not as requested: %s; it "+
 			"was left as it is",
 			d.Name, d.Region, strings.Join(wrong, "; ")))
 	}
 	tags := ""
 	if len(asked.Tags) > 0 {
-		tags = "; its tags were not looked at"
+		tags = "; its tags were not compared"
 	}
-	return fmt.Sprintf("table %q in %s exists already, as was asked%s%s", d.Name, d.Region, tags, s.lacks(asked)), nil
+	return fmt.Sprintf("table %q in %s exists already, as requested%s%s", d.Name, d.Region, tags, s.lacks(asked)), nil
 }
 
 // tableOptions are what the options ask for; the keys are the store's where they do not say.
@@ -69,7 +69,7 @@ func (s *Store) tableOptions(o driver.CreateOptions) (TableOptions, error) {
 		{"--sort-key", o.SortKey, &t.SortKey, ""},
 	} {
 		if key.asked != "" && *key.own != key.preset && key.asked != *key.own {
-			return t, fmt.Errorf("%s %.40q and the URL, which has %.40q, differ: write one of them", key.flag, key.asked, *key.own)
+			return t, fmt.Errorf("%s %.40q differs from the URL, which has %.40q: write one of them", key.flag, key.asked, *key.own)
 		}
 		if key.asked != "" {
 			*key.own = key.asked
@@ -95,7 +95,7 @@ func (s *Store) lacks(t TableOptions) string {
 	if len(lacks) == 0 {
 		return ""
 	}
-	return "; its keys belong into the URL: " + strings.Join(lacks, "&")
+	return "; write its keys in the URL: " + strings.Join(lacks, "&")
 }
 
 // awaitTable returns what the table is like, when nobody creates it any more.
@@ -179,7 +179,7 @@ func (d *Description) show(out *driver.Description) {
 	if len(d.Replicas) > 0 && !d.EventualReplicas {
 		replicas += " (strongly consistent)"
 	}
-	const unknown = "not known: it may not be asked for, or the endpoint does not know it"
+	const unknown = "not known: its call is not granted, or the endpoint lacks it"
 	ttl, recovery := unknown, unknown
 	if d.TTLAttribute != nil {
 		if ttl = driver.OnOff(*d.TTLAttribute != ""); *d.TTLAttribute != "" {
@@ -247,7 +247,7 @@ func (s *Store) arn(ctx context.Context, unasked string) (arn, note string, err 
 		case d.ARN != "":
 			return d.ARN, "", nil
 		default:
-			unasked = "the endpoint does not tell"
+			unasked = "the endpoint does not report it"
 		}
 	}
 	region := s.client.Options().Region

@@ -117,7 +117,7 @@ func (r *reader) lease() time.Duration {
 	case err != nil:
 		r.fail(fmt.Errorf("%s is %q: %w", attrLease, s, err))
 	case d <= 0:
-		r.fail(fmt.Errorf("%s is %q: a lease is longer than nothing", attrLease, s))
+		r.fail(fmt.Errorf("%s is %q: a lease must be longer than 0", attrLease, s))
 	}
 	return d
 }
@@ -142,7 +142,7 @@ func (r *reader) ownLease(exact time.Duration) time.Duration {
 // is not said in the item; what might be meant in another way is refused.
 func (r *reader) foreignLease() time.Duration {
 	if n, ok := r.it[attrLease].(*types.AttributeValueMemberN); ok {
-		r.fail(fmt.Errorf("%s is the number %s, as the Rust crate dynamodb_lock writes it: an instant of the holder's clock, which is not compared with any other; "+
+		r.fail(fmt.Errorf("%s is the number %s, as the Rust crate dynamodb_lock writes it: a time of the holder's clock, which Tenure compares with no other clock; "+
 			"stop the users of that crate, then delete the item", attrLease, n.Value))
 		return 0
 	}

@@ -65,7 +65,7 @@ var foreignRows = []struct {
 	{name: "Rust up to 0.4", row: row(item{attrLease: text("20")}), refused: "20 s if the Rust crate dynamodb_lock did"},
 	{name: "Rust up to 0.4, data", row: row(item{attrLease: text("20"), attrData: text("d")}), refused: "data is a string (S)"},
 	{name: "Rust up to 0.4, released", row: row(item{attrLease: text("20"), attrReleased: text("1")}), refused: "dynamodb_lock"},
-	{name: "Rust since 2023", row: row(item{attrLease: n("1795165686")}), refused: "an instant of the holder's clock"},
+	{name: "Rust since 2023", row: row(item{attrLease: n("1795165686")}), refused: "a time of the holder's clock"},
 	{name: "Rust, not acquirable", row: row(item{"isNonAcquirable": text("1")}), refused: "isNonAcquirable"},
 	{name: "no owner", row: row(item{attrOwner: nil}), refused: "it has no ownerName"},
 	{name: "no lease", row: row(item{attrLease: nil}), refused: "it has no leaseDuration"},
@@ -80,14 +80,14 @@ var foreignRows = []struct {
 	{name: "isReleased 0", row: row(item{attrReleased: text("0")}), refused: `isReleased is not "1"`},
 	{name: "isReleased true", row: row(item{attrReleased: &types.AttributeValueMemberBOOL{Value: true}}), refused: "isReleased is a boolean"},
 	{name: "isReleased number", row: row(item{attrReleased: n("1")}), refused: "isReleased is a number"},
-	{name: "lease of 0", row: row(item{attrLease: text("0")}), refused: "a lease is longer than nothing"},
-	{name: "lease of 0s", row: row(item{attrLease: text("0s")}), refused: "a lease is longer than nothing"},
-	{name: "lease negative", row: row(item{attrLease: text("-20s")}), refused: "a lease is longer than nothing"},
+	{name: "lease of 0", row: row(item{attrLease: text("0")}), refused: "a lease must be longer than 0"},
+	{name: "lease of 0s", row: row(item{attrLease: text("0s")}), refused: "a lease must be longer than 0"},
+	{name: "lease negative", row: row(item{attrLease: text("-20s")}), refused: "a lease must be longer than 0"},
 	{name: "lease negative in milliseconds", row: row(item{attrLease: text("-20000")}), refused: "neither milliseconds"},
 	{name: "lease empty", row: row(item{attrLease: text("")}), refused: "leaseDuration is empty"},
 	{name: "lease a word", row: row(item{attrLease: text("soon")}), refused: "neither milliseconds"},
-	{name: "lease beyond all", row: row(item{attrLease: text("99999999999999999999")}), refused: "longer than any"},
-	{name: "lease of a session", row: row(item{attrLease: text(leaseResting)}), refused: "rests"},
+	{name: "lease beyond all", row: row(item{attrLease: text("99999999999999999999")}), refused: "is too long"},
+	{name: "lease of a session", row: row(item{attrLease: text(leaseResting)}), refused: "in another attribute, which is missing"},
 }
 
 func TestForeignRows(t *testing.T) {

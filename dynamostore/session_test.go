@@ -171,7 +171,7 @@ func TestOnceInASharedTable(t *testing.T) {
 	}
 	refused := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "keep it in a table of Tenure's own") {
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "keep the lock in a table of Tenure's own") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

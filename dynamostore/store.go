@@ -204,7 +204,7 @@ func (s *Store) refuseSession(next driver.Record) error {
 		return nil
 	}
 	return driver.Unsupported(fmt.Errorf("write of %q: table %q is shared with other lock clients (SharedTable, shared=true in a URL), "+
-		"which understand no sessions; take the lock without a session, or keep locks under sessions in a table of Tenure's own", next.Key, s.table))
+		"which do not support sessions; take the lock without a session, or keep locks under sessions in a table of Tenure's own", next.Key, s.table))
 }
 
 // refuseLedger returns an error if next is a lock in a table that is shared, and has a
@@ -215,7 +215,7 @@ func (s *Store) refuseLedger(next driver.Record) error {
 		return nil
 	}
 	return driver.Unsupported(fmt.Errorf("write of %q: table %q is shared with other lock clients (SharedTable, shared=true in a URL), "+
-		"which do not keep the ledger of tenure once or every that this lock has as its data; keep it in a table of Tenure's own", next.Key, s.table))
+		"which do not preserve the ledger of tenure once or every in the data of this lock; keep the lock in a table of Tenure's own", next.Key, s.table))
 }
 
 // isLedger says that data are a ledger, by how each begins.
@@ -295,7 +295,7 @@ func (s *Store) unguarded(f finding) bool {
 }
 
 func (s *Store) guarded(key string) error {
-	return driver.NotApplied(driver.Permanent(fmt.Errorf("item of %q in table %q was written with SharedTable, and this process has not set it: this table is shared: "+
+	return driver.NotApplied(driver.Permanent(fmt.Errorf("item of %q in table %q was written with SharedTable, but this process does not set it: "+
 		"set SharedTable (shared=true in a URL), or, if the other client will not come back, Unshare (unshare=true) in all processes", key, s.table)))
 }
 
@@ -369,7 +369,7 @@ func (s *Store) refusedSwap(prev driver.Record, stands finding, err error) error
 			"the table was restored in part, or changed by hand; set fencingToken of the first to that of the second",
 			prev.Key, s.table, prev.Token, tokenPrefix+prev.Key, stands.last)))
 	}
-	return driver.NotApplied(fmt.Errorf("write of %q: the item changed meanwhile, or the token beside it; try again", prev.Key))
+	return driver.NotApplied(fmt.Errorf("write of %q: the item or the token beside it changed meanwhile; try again", prev.Key))
 }
 
 // Delete removes the record if its version and token are those of prev. In a

@@ -55,7 +55,7 @@ func CreateTable(ctx context.Context, client *dynamodb.Client, table string, opt
 		o.PartitionKey = DefaultPartitionKey
 	}
 	if o.SortKey == o.PartitionKey || ownAttributes[o.SortKey] || ownAttributes[o.PartitionKey] {
-		return fmt.Errorf("table %q: keys %q and %q: they must differ, and be none of %s", table, o.PartitionKey, o.SortKey, strings.Join(ownNames(), ", "))
+		return fmt.Errorf("table %q: keys %q and %q: they must differ, and must not be any of %s", table, o.PartitionKey, o.SortKey, strings.Join(ownNames(), ", "))
 	}
 	if _, err := call(ctx, s, client.CreateTable, o.input(table)); err != nil {
 		if inUse := (*types.ResourceInUseException)(nil); errors.As(err, &inUse) {
@@ -97,7 +97,7 @@ func (s *Store) startRecovery(ctx context.Context) error {
 }
 
 // ErrTableExists is returned by [CreateTable] if there is a table of that name.
-var ErrTableExists = errors.New("table exists already")
+var ErrTableExists = errors.New("table already exists")
 
 func (o *TableOptions) input(table string) *dynamodb.CreateTableInput {
 	in := &dynamodb.CreateTableInput{TableName: &table, BillingMode: types.BillingModePayPerRequest}
@@ -287,7 +287,7 @@ func (d *Description) fit(o *Options) error {
 	case d.PartitionKey != o.PartitionKey:
 		return problem("its partition key is %q, not %q; set PartitionKey (partition-key= in a URL)", d.PartitionKey, o.PartitionKey)
 	case d.SortKey != o.SortKey && d.SortKey == "":
-		return problem("it has no sort key; leave SortKey and SortValue away")
+		return problem("it has no sort key; leave out SortKey and SortValue")
 	case d.SortKey != o.SortKey:
 		return problem("its sort key is %q, not %q; set SortKey and SortValue (sort-key= and sort-value= in a URL)", d.SortKey, o.SortKey)
 	case d.oddKeys():
@@ -297,8 +297,8 @@ func (d *Description) fit(o *Options) error {
 			"use a table without replicas, or one with strong multi-region consistency, or set EventualReplicas (eventual-replicas=true in a URL) if all processes use one region",
 			strings.Join(d.Replicas, ", "))
 	case d.TTLAttribute != nil && *d.TTLAttribute != "" && o.SharedTable && !o.TimeToLive:
-		return problem("its items expire by attribute %q: an item of the other client that has it would go while Tenure holds the lock; "+
-			"switch that off, or set TimeToLive (ttl=true in a URL) if no lock has the attribute", *d.TTLAttribute)
+		return problem("its items expire by attribute %q: an item of the other client that has it would be deleted while Tenure holds the lock; "+
+			"switch TTL off, or set TimeToLive (ttl=true in a URL) if no lock has the attribute", *d.TTLAttribute)
 	case len(d.Replicas) > 0 && !d.EventualReplicas && o.SharedTable:
 		return problem("it is a global table with strong multi-region consistency, which has no transactions; SharedTable needs them")
 	}

@@ -107,7 +107,7 @@ func (s *Store) cluster(ctx context.Context) (all []driver.Finding) {
 				f = driver.Bad("alarms", "NOSPACE: the quota is full, and no lock can be taken or renewed").
 					Advise("compact and defragment, then run etcdctl alarm disarm")
 			case etcdserverpb.AlarmType_CORRUPT:
-				f = driver.Bad("alarms", "CORRUPT: a member's data are not those of the others").
+				f = driver.Bad("alarms", "CORRUPT: a member's data differ from those of the others").
 					Advise("see the etcd documentation on data corruption, before locks are trusted again")
 			default:
 				f = driver.Bad("alarms", "%v", a.Alarm).Advise("see etcdctl alarm list")

@@ -75,11 +75,11 @@ var refusals = []struct {
 	{rpctypes.ErrCorrupt, driver.Permanent, "a member has found its data corrupt: see etcdctl alarm list"},
 	{rpctypes.ErrRequestTooLarge, nil, "raise --max-request-bytes of etcd, which is 1.5 MiB by default"},
 	{rpctypes.ErrTooManyOps, driver.Permanent, "raise --max-txn-ops of etcd to 128, which is the default"},
-	{rpctypes.ErrTooManyRequests, driver.Throttled, "etcd has too much to do"},
+	{rpctypes.ErrTooManyRequests, driver.Throttled, "etcd is overloaded"},
 	{rpctypes.ErrPermissionDenied, driver.Permanent, "grant the user's role readwrite on the prefix: etcdctl role grant-permission ROLE readwrite --prefix=true PREFIX"},
-	{rpctypes.ErrUserEmpty, driver.Permanent, "etcd wants a user: name one, and its password"},
+	{rpctypes.ErrUserEmpty, driver.Permanent, "etcd requires a user: name one, and its password"},
 	{rpctypes.ErrAuthFailed, driver.Permanent, "the user or its password is wrong"},
-	{rpctypes.ErrAuthNotEnabled, driver.Permanent, "etcd asks for no user: leave user and password out"},
+	{rpctypes.ErrAuthNotEnabled, driver.Permanent, "authentication is disabled in etcd: leave out user and password"},
 	{rpctypes.ErrInvalidAuthToken, nil, "try again"},
 	{rpctypes.ErrAuthOldRevision, nil, "try again"},
 	{rpctypes.ErrGRPCNotSupportedForLearner, nil, "this member is a learner: name the others as endpoints"},
@@ -102,7 +102,7 @@ func sorted(err error) error {
 	case (status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled)) && strings.Contains(text, "closing"):
 		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
 	case strings.Contains(text, "unsupported operations in txn request"):
-		return driver.NotApplied(driver.Permanent(fmt.Errorf("this is not etcd, but a server such as kine (of k3s), which has a part of its protocol: use the store for the database behind it, or for its Kubernetes API: %w", err)))
+		return driver.NotApplied(driver.Permanent(fmt.Errorf("this is not etcd, but a server such as kine (of k3s), which implements a part of its protocol: use the store for the database behind it, or for its Kubernetes API: %w", err)))
 	case strings.Contains(text, "Error while dialing"), strings.Contains(text, "authentication handshake failed"):
 		// The client had no connection, and so it has sent nothing.
 		return driver.NotApplied(err)

@@ -58,7 +58,7 @@ func check(resource string, token uint64) error {
 		return err
 	}
 	if token == 0 {
-		return fmt.Errorf("fence %q: %w: token is 0: hand in Lease.Token(), which is never 0", shown(resource), ErrNoToken)
+		return fmt.Errorf("fence %q: %w: token is 0: pass Lease.Token(), which is never 0", shown(resource), ErrNoToken)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func check(resource string, token uint64) error {
 func checkResource(resource string) error {
 	switch {
 	case resource == "":
-		return errors.New("fence: resource is empty: it must have a name, such as that of its lock")
+		return errors.New("fence: resource is empty: it must have a name, such as the name of its lock")
 	case len(resource) > maxResourceLen:
 		return fmt.Errorf("fence %q: resource has %d bytes: at most %d are allowed", shown(resource), len(resource), maxResourceLen)
 	}

@@ -171,7 +171,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) *problem {
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return &problem{
 			Kind: kindRequest, Status: http.StatusRequestEntityTooLarge, Title: "Body too large",
-			Detail: fmt.Sprintf("the body has more than %d bytes: it is read before the write is let in, so that is bounded", most),
+			Detail: fmt.Sprintf("the body has more than %d bytes: it is read before the write is admitted, so its size is bounded", most),
 		}
 	}
 	if err != nil {

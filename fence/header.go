@@ -61,7 +61,7 @@ func single(h http.Header, name string) (string, error) {
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
 		return "", &missingError{name}
 	case len(values) > 1:
-		return "", fmt.Errorf("header %s: %w: it is there %d times: send it once", name, ErrNoToken, len(values))
+		return "", fmt.Errorf("header %s: %w: it occurs %d times: send it once", name, ErrNoToken, len(values))
 	}
 	return values[0], nil
 }

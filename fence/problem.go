@@ -55,7 +55,7 @@ func unreadable(err error) *problem {
 func wrongLock(grant Grant, want string) *problem {
 	return &problem{
 		Kind: kindLock, Status: http.StatusForbidden, Title: "Wrong lock", Token: grant.Token(),
-		Detail: fmt.Sprintf("this is written under the lock %q, the request was made under %q", shown(want), shown(grant.Name())),
+		Detail: fmt.Sprintf("this is written under the lock %q, but the request was made under %q", shown(want), shown(grant.Name())),
 	}
 }
 
@@ -63,12 +63,12 @@ func failed(began bool) *problem {
 	if began {
 		return &problem{
 			Kind: kindGuard, Status: http.StatusInternalServerError, Title: "Outcome unknown",
-			Detail: "the write was let in, but could not be completed: it is not known whether it stays; look, or ask again under the same token",
+			Detail: "the write was admitted, but could not be completed: whether it was applied is not known; check, or send it again under the same token",
 		}
 	}
 	return &problem{
 		Kind: kindGuard, Status: http.StatusServiceUnavailable, Title: "Guard not available",
-		Detail: "the write was not let in and nothing was written: ask again under the same token",
+		Detail: "the write was not admitted and nothing was written: send it again under the same token",
 	}
 }
 

@@ -145,7 +145,7 @@ func (s *SQL) Guard(ctx context.Context, tx Conn, resource string, token uint64)
 		return fmt.Errorf("fence %q: token %d is above %d, the highest that a BIGINT holds", shown(resource), token, math.MaxInt64)
 	}
 	if _, ok := any(tx).(*sql.DB); ok {
-		return fmt.Errorf("fence %q: guard on a *sql.DB: each of its statements is a transaction of its own, so nothing would be guarded: hand in a *sql.Tx", shown(resource))
+		return fmt.Errorf("fence %q: guard on a *sql.DB: each of its statements is a transaction of its own, so nothing would be guarded: pass a *sql.Tx", shown(resource))
 	}
 	var highest int64
 	if err := tx.QueryRowContext(ctx, s.raise, resource, int64(token)).Scan(&highest); err != nil {

@@ -45,7 +45,7 @@ func TestSQLRefusesWhatItCannotGuard(t *testing.T) {
 	if err := guard.Guard(ctx, (*sql.Tx)(nil), "ledger", math.MaxInt64+1); err == nil || !strings.Contains(err.Error(), "BIGINT") {
 		t.Errorf("token above a BIGINT: %v", err)
 	}
-	if err := guard.Guard(ctx, (*sql.DB)(nil), "ledger", 1); err == nil || !strings.Contains(err.Error(), "hand in a *sql.Tx") {
+	if err := guard.Guard(ctx, (*sql.DB)(nil), "ledger", 1); err == nil || !strings.Contains(err.Error(), "pass a *sql.Tx") {
 		t.Errorf("outside of a transaction: %v", err)
 	}
 }

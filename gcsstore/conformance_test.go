@@ -40,6 +40,6 @@ func TestFakeGCSRace(t *testing.T) {
 		t.Error(err)
 	}
 	if err := Race(t.Context(), nil, s.bucket, nil); err == nil {
-		t.Error("a race without a client")
+		t.Error("the race needs a client")
 	}
 }

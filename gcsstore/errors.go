@@ -73,7 +73,7 @@ const orgPolicy = "orgPolicyConstraintFailed"
 const (
 	denied    = "access is denied, or the object is absent and the list is not granted; grant storage.objects.get, create, delete and list: the role Storage Object User has them"
 	throttled = "throttled: the service lets one object be written about once a second"
-	noCredits = "there are no credentials, or they are not valid any more; set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login, or give the machine a service account"
+	noCredits = "there are no credentials, or they are no longer valid; set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login, or give the machine a service account"
 )
 
 // reasons are what an answer means, by its reason. Those are of
@@ -99,7 +99,7 @@ var reasons = map[string]struct {
 // explain sorts an error.
 func explain(err error) (objectmap.Meaning, string) {
 	if ofGRPC(err) {
-		return hopeless, "the client speaks gRPC, which this store does not; make it by storage.NewClient"
+		return hopeless, "the client speaks gRPC, which this store does not; create it with storage.NewClient"
 	}
 	status, reason := answerOf(err)
 	if known, ok := reasons[reason]; ok {
@@ -113,9 +113,9 @@ func explain(err error) (objectmap.Meaning, string) {
 	case status == http.StatusTooManyRequests:
 		return slow, throttled
 	case status == http.StatusServiceUnavailable:
-		return slow, "the service has too much to do"
+		return slow, "the service is overloaded"
 	case status >= http.StatusInternalServerError:
-		return unknown, "the server has an error of its own; try again"
+		return unknown, "the server reports an internal error; try again"
 	case status != 0:
 		return unknown, "unexpected answer; check that the endpoint is one of Cloud Storage"
 	}
@@ -128,7 +128,7 @@ func explain(err error) (objectmap.Meaning, string) {
 		return notApplied, "the endpoint cannot be reached; check the endpoint and the network"
 	}
 	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
-		return notApplied, "the endpoint's name is not known; check the endpoint and the network"
+		return notApplied, "the endpoint's name cannot be resolved; check the endpoint and the network"
 	}
 	return unknown, ""
 }

@@ -54,7 +54,7 @@ func conditions(tag string) (storage.Conditions, error) {
 	}
 	generation, err := strconv.ParseInt(tag, 10, 64)
 	if err != nil || generation <= 0 {
-		return storage.Conditions{}, driver.NotApplied(fmt.Errorf("%q is no generation of an object", tag))
+		return storage.Conditions{}, driver.NotApplied(fmt.Errorf("%q is not a generation of an object", tag))
 	}
 	return storage.Conditions{GenerationMatch: generation}, nil
 }
@@ -82,9 +82,9 @@ func (o *objects) Get(ctx context.Context, name string) (body []byte, tag string
 	body, err = io.ReadAll(io.LimitReader(r, maxBody+1))
 	switch {
 	case err != nil:
-		return nil, "", fmt.Errorf("bucket %q: the answer about object %q broke off: %w", o.bucket, name, brief(err))
+		return nil, "", fmt.Errorf("bucket %q: the answer about object %q was cut off: %w", o.bucket, name, brief(err))
 	case len(body) > maxBody:
-		return nil, "", fmt.Errorf("bucket %q: object %q has more than %d bytes: it is no record", o.bucket, name, maxBody)
+		return nil, "", fmt.Errorf("bucket %q: object %q has more than %d bytes: it is not a record", o.bucket, name, maxBody)
 	}
 	return body, tagOf(r.Attrs.Generation), nil
 }

@@ -18,7 +18,7 @@ import (
 // once a second at most, as the service asks for, so that it takes 20 s.
 func Race(ctx context.Context, clients []*storage.Client, bucket string, options *Options) error {
 	if len(clients) == 0 {
-		return errors.New("gcsstore: a race without a client")
+		return errors.New("gcsstore: the race needs a client")
 	}
 	s, err := New(clients[0], bucket, options)
 	if err != nil {

@@ -50,7 +50,7 @@ func noConfig(err error, kubeconfig string) error {
 	case clientcmd.IsEmptyConfig(err) && kubeconfig != "":
 		err = fmt.Errorf("kubeconfig %s names no cluster, or no current context: see kubectl config view", kubeconfig)
 	case clientcmd.IsEmptyConfig(err):
-		err = errors.New("no kubeconfig names a cluster, and this is no pod with a service account: name a file that does, or set KUBECONFIG")
+		err = errors.New("no kubeconfig names a cluster, and this is not a pod with a service account: name a file that names one, or set KUBECONFIG")
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("there is no such kubeconfig: %w", err)
 	}

@@ -38,15 +38,15 @@ func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding 
 	if user != "" {
 		f := driver.OK("user", "the API server takes the credentials for %q", user)
 		if everything, err := s.may(ctx, "", "*", "*", "*"); err == nil && everything {
-			f = driver.Warn("user", "%s, who may do everything in the cluster: it refuses such a user no "+
-				"mistake", f.Finding).
-				Advise("use the credentials of another one, and grant it what tenure table policy prints")
+			f = driver.Warn("user", "%s, who may do everything in the cluster: no permission protects such a user from "+
+				"mistakes", f.Finding).
+				Advise("use the credentials of another user, and grant it what tenure table policy prints")
 		}
 		all = append(all, f)
 	}
 	missing, err := s.missing(ctx)
 	if err != nil {
-		all = append(all, driver.Warn("rights", "the API server does not say which there are: %v", err).
+		all = append(all, driver.Warn("rights", "the API server does not report the user's rights: %v", err).
 			Advise("see below whether the store can be read and written"))
 	} else {
 		all = append(all, rights(s.namespace, user, missing)...)
@@ -66,7 +66,7 @@ func (s *Store) version(ctx context.Context) (f driver.Finding, ok bool) {
 	case !errors.As(err, &status) || apierrors.IsUnauthorized(err):
 		return f, false
 	case apierrors.IsForbidden(err):
-		return driver.OK("server", "%s answers, and does not say its version", host), true
+		return driver.OK("server", "%s answers, but does not report its version", host), true
 	}
 	return driver.Warn("server", "%s answers: %v", host, err).Advise("see its log, and whether it is an API " +
 		"server"), true
@@ -76,13 +76,13 @@ func (s *Store) version(ctx context.Context) (f driver.Finding, ok bool) {
 func (s *Store) encryption() driver.Finding {
 	host := s.server.Hostname()
 	if s.server.Scheme == "https" && s.unchecked && !driver.Near(host) {
-		return driver.Warn("encryption", "the connection is encrypted, and the server's certificate is not checked").
-			Advise("another server could stand in for it, and get the credentials: name its " +
+		return driver.Warn("encryption", "the connection is encrypted, but the server's certificate is not checked").
+			Advise("another server could impersonate it, and get the credentials: name its " +
 				"certificate-authority in the kubeconfig, " +
-				"in the place of insecure-skip-tls-verify")
+				"instead of insecure-skip-tls-verify")
 	}
 	return driver.Encrypted(s.server.Scheme == "https", "name the server with https: in the kubeconfig; "+
-		"credentials go this way, too", host)
+		"the credentials are sent over it, too", host)
 }
 
 // review asks the API server about the credentials themselves.
@@ -148,18 +148,18 @@ func rights(namespace, user string, missing map[string][]string) (all []driver.F
 		without, what := driver.Bad, ""
 		switch verb {
 		case "get":
-			what = "nobody can wait for a lock, nor look at it"
+			what = "no process can wait for a lock or read it"
 		case "create":
-			what = "no lock can be taken that nobody has held yet"
+			what = "no lock can be taken for the first time"
 		case "patch":
 			what = "no lock can be taken, renewed or released"
 		case "list":
-			without, what = driver.Warn, "tenure status shows nothing unless it is given names"
+			without, what = driver.Warn, "tenure status shows only locks that it is given by name"
 		case "watch":
-			without, what = driver.Warn, "a waiter hears of no release, and polls for it"
+			without, what = driver.Warn, "waiters are not notified of a release, and poll for it"
 		case "delete":
-			without, what = driver.Warn, "what falls out of a full history stays in the namespace, and "+
-				"tenure sweep clears nothing"
+			without, what = driver.Warn, "the oldest records of a full history stay in the namespace, and "+
+				"tenure sweep deletes nothing"
 		}
 		all = append(all, without("rights", "%s must not %s Leases in namespace %s: %s", user, verb, namespace, what).
 			Advise(advice))
@@ -224,14 +224,14 @@ func electors(locks []driver.Record) driver.Finding {
 	}
 	count := driver.Counted(len(locks), "lock")
 	if theirs == 0 {
-		return driver.OK("electors", "%s, and none that was last written by another client", count).
+		return driver.OK("electors", "%s, none of them last written by another client", count).
 			Advise("shared=true is for a time in which electors of client-go use the same Leases: leave it " +
 				"out when none will come back")
 	}
 	f := driver.OK("electors", "%s, %d of them last written by another client, such as an elector of "+
 		"client-go", count, theirs)
 	if held > 0 {
-		f.Finding += fmt.Sprintf("; it holds %d, such as %q, which %q has", held, example.Key, example.Owner)
+		f.Finding += fmt.Sprintf("; it holds %d, such as %q, held by %q", held, example.Key, example.Owner)
 		f.Advice = "an elector cannot be asked to step down; its lock is taken when it is free, or when its " +
 			"own duration has passed without a renewal"
 	}
@@ -253,11 +253,11 @@ func (s *Store) apart(other *Store, locks []driver.Record) []driver.Finding {
 			example = fmt.Sprintf("%q in Lease %s", rec.Key, other.object(rec.Key))
 		}
 	}
-	with, excludes := "without shared=true", "such a lock excludes nobody who has it"
+	with, excludes := "without shared=true", "such a lock does not exclude processes with it"
 	if other.options.SharedLease {
-		with, excludes = "with shared=true", "such a lock excludes nobody who does not have it"
+		with, excludes = "with shared=true", "such a lock does not exclude processes without it"
 	}
-	const advice = "write it in the URLs of all who use these locks, or of none"
+	const advice = "write it in the URLs of all processes that use these locks, or of none"
 	switch {
 	case held > 0:
 		return []driver.Finding{driver.Warn("shared", "held %s: %s, such as %s; %s", with, driver.Counted(held, "lock"), example, excludes).
@@ -285,8 +285,8 @@ func (s *Store) Policy(_ context.Context, o driver.PolicyOptions) (text, note st
 		o.Role = DefaultRole
 	}
 	if len(o.Role) > maxRole || !roleForm().MatchString(o.Role) {
-		return "", "", driver.Unsupported(fmt.Errorf("--role %.60q: it must have letters, digits and signs "+
-			"of - _ . : alone, "+
+		return "", "", driver.Unsupported(fmt.Errorf("--role %.60q: it must consist of letters, digits and "+
+			"the characters - _ . :, "+
 			"and begin and end with a letter or digit", o.Role))
 	}
 	if o.ReadOnly {

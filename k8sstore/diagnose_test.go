@@ -53,14 +53,14 @@ func TestDiagnoseRights(t *testing.T) {
 func TestDiagnoseElectors(t *testing.T) {
 	kubeconfig := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
 	namespace := enginetest.KubernetesNamespace(t, kubeconfig)
-	diagnosed(t, kubeconfig, "admin", namespace, Options{SharedLease: true}, "ok electors: 0 locks, and none that was last written by another client; shared=true is for a time")
+	diagnosed(t, kubeconfig, "admin", namespace, Options{SharedLease: true}, "ok electors: 0 locks, none of them last written by another client; shared=true is for a time")
 
 	for name, holder := range map[string]string{"controller": "pod-7", "scheduler": ""} {
 		enginetest.CreateInKubernetes(t, kubeconfig, "/apis/coordination.k8s.io/v1/namespaces/"+namespace+"/leases", fmt.Sprintf(`{
 			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": %q},
 			"spec": {"holderIdentity": %q, "leaseDurationSeconds": 15, "leaseTransitions": 0}}`, name, holder))
 	}
-	diagnosed(t, kubeconfig, "admin", namespace, Options{SharedLease: true}, `ok electors: 2 locks, 2 of them last written by another client, such as an elector of client-go; it holds 1, such as "controller", which "pod-7" has; an elector cannot be asked to step down`)
+	diagnosed(t, kubeconfig, "admin", namespace, Options{SharedLease: true}, `ok electors: 2 locks, 2 of them last written by another client, such as an elector of client-go; it holds 1, such as "controller", held by "pod-7"; an elector cannot be asked to step down`)
 	diagnosed(t, kubeconfig, "admin", namespace, Options{}, "!electors", "!shared")
 }
 
@@ -73,7 +73,7 @@ func TestAPIServerAnswers(t *testing.T) {
 		says   string // "": there was no answer to go by
 	}{
 		{http.StatusOK, `{"gitVersion": "v1.36.2"}`, driver.LevelOK, "answers, version 1.36.2"},
-		{http.StatusForbidden, `{"message": "no"}`, driver.LevelOK, "does not say its version"},
+		{http.StatusForbidden, `{"message": "no"}`, driver.LevelOK, "does not report its version"},
 		{http.StatusUnauthorized, `{"message": "no"}`, "", ""},
 		{http.StatusOK, `<html>`, "", ""},
 		{http.StatusNotFound, `<html>`, driver.LevelWarn, "answers: the server could not find the requested resource"},

@@ -233,7 +233,7 @@ func checkOwn(key string, token uint64, rec driver.Record, absent bool) error {
 	case rec.Key != key:
 		return fmt.Errorf("it has the record of %.60q", rec.Key)
 	case rec.Token != token:
-		return fmt.Errorf("its record has token %d, and annotation %s is %d", rec.Token, noteToken, token)
+		return fmt.Errorf("its record has token %d, but annotation %s is %d", rec.Token, noteToken, token)
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func foreignRecord(key string, o *v1.Lease, floor uint64) (rec driver.Record, er
 	if d := o.Spec.LeaseDurationSeconds; d != nil && *d > 0 {
 		rec.Lease = time.Duration(*d) * time.Second
 	} else if h := o.Spec.HolderIdentity; h != nil && *h != "" {
-		return driver.Record{}, errors.New("it has a holder, and no leaseDurationSeconds")
+		return driver.Record{}, errors.New("it has a holder, but no leaseDurationSeconds")
 	}
 	if h := o.Spec.HolderIdentity; h != nil && *h != "" {
 		rec.State, rec.Owner = driver.Held, cut(strings.ReplaceAll(*h, "\x00", "\ufffd"), driver.MaxOwnerLen)

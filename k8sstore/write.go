@@ -47,7 +47,7 @@ func (s *Store) refuse(next driver.Record) error {
 		return nil
 	}
 	return driver.Unsupported(fmt.Errorf("write of %q: the names of locks are shared with electors of client-go (SharedLease), "+
-		"which take a lock whose own Lease nobody renews; take it without a session, or keep locks under sessions in a store without SharedLease", next.Key))
+		"which take a lock whose own Lease is not renewed; take it without a session, or keep locks under sessions in a store without SharedLease", next.Key))
 }
 
 // guard returns an error if a write must not replace what another client has written.
@@ -55,9 +55,9 @@ func (s *Store) guard(is *state, do versioned.Step) error {
 	switch {
 	case !is.foreign:
 	case do.Remove:
-		return driver.Unsupported(fmt.Errorf("deletion of %q: another client has written Lease %s/%s, and with it the token would go; use kubectl", do.Record.Key, s.namespace, s.object(do.Record.Key)))
+		return driver.Unsupported(fmt.Errorf("deletion of %q: another client has written Lease %s/%s, and the token would be lost with it; use kubectl", do.Record.Key, s.namespace, s.object(do.Record.Key)))
 	case !s.shared(do.Record.Key):
-		return driver.Unsupported(fmt.Errorf("write of %q: another client has written Lease %s/%s, whose name it does not share with Tenure: stop that client, and delete the Lease, or set SharedLease",
+		return driver.Unsupported(fmt.Errorf("write of %q: another client has written Lease %s/%s, which is not shared with Tenure: stop that client, and delete the Lease, or set SharedLease",
 			do.Record.Key, s.namespace, s.object(do.Record.Key)))
 	}
 	return nil

@@ -94,7 +94,7 @@ func (u *UDP) Send(address string, message []byte) error {
 	switch {
 	case err != nil:
 	case to.Addr().IsLoopback() && !u.address.Addr().IsLoopback():
-		err = errors.New("it is of this host alone, and this process is not")
+		err = errors.New("it is a loopback address, and this process does not listen at one")
 	case len(message) > maxMessage:
 		err = fmt.Errorf("a message of %d bytes: the longest is %d", len(message), maxMessage)
 	}
@@ -165,11 +165,11 @@ func parse(text string, free bool) (netip.AddrPort, error) {
 func reachable(a netip.AddrPort) error {
 	switch ip := a.Addr(); {
 	case ip.IsUnspecified():
-		return errors.New("a wildcard is no address that others reach: say which to advertise")
+		return errors.New("others cannot reach a wildcard: set the address to advertise")
 	case ip.IsMulticast(), ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return errors.New("it is of many machines")
+		return errors.New("it is the address of many machines")
 	case ip.Is4() && ip.As4()[0] == 0:
-		return errors.New("it is of no machine")
+		return errors.New("it is not the address of a machine")
 	}
 	return nil
 }

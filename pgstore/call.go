@@ -272,7 +272,7 @@ func collect(p *pgconn.Pipeline, types *pgtype.Map, prepared func(*pgconn.Statem
 					continue
 				}
 				if err := list.Scan(r.targets()...); err != nil && a.err == nil {
-					a.err = driver.Permanent(fmt.Errorf("a row cannot be understood: %w", err))
+					a.err = driver.Permanent(fmt.Errorf("a row cannot be decoded: %w", err))
 				}
 				a.rows = append(a.rows, r)
 			}

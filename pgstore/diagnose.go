@@ -77,8 +77,8 @@ func encryption(conn net.Conn, config *tls.Config) driver.Finding {
 	f := driver.Encrypted(is, "write sslmode=verify-full in the URL", host)
 	if is && !driver.Near(host) && config != nil && config.InsecureSkipVerify && config.VerifyPeerCertificate == nil {
 		return driver.OK(f.Check, "%s, and the server's certificate is not checked", f.Finding).
-			Advise("another server could stand in for it: write sslmode=verify-full in the URL, and " +
-				"sslrootcert= if need be")
+			Advise("another server could impersonate it: write sslmode=verify-full in the URL, and " +
+				"sslrootcert= if needed")
 	}
 	return f
 }
@@ -88,19 +88,19 @@ func (d *Description) findings(r role) []driver.Finding {
 	all := []driver.Finding{driver.OK("server", "PostgreSQL %s", d.version())}
 	switch {
 	case d.Exists && len(d.Elsewhere) > 0:
-		all = append(all, driver.Warn("table", "%s is used, and the database has %s, too: a program whose "+
+		all = append(all, driver.Warn("table", "%s is used, but the database also has %s: a program whose "+
 			"URL names no schema is refused",
 			d.Table, strings.Join(d.Elsewhere, " and ")).
-			Advise("see that no program uses another one, and drop it: see docs/guides/postgres.md"))
+			Advise("make sure that no program uses another one, and drop it: see docs/guides/postgres.md"))
 	case d.Exists:
 		all = append(all, driver.OK("table", "%s is the only table of that name in the database", d.Table))
 	}
 	all = append(all, d.role(r)...)
 	all = append(all, d.durability(), d.replication(r.sees))
 	if d.CheckInterval > 0 && d.SynchronousNames != "" {
-		all = append(all, driver.Warn("replication", "client_connection_check_interval is %v: a connection "+
-			"that breaks ends the wait of its commit "+
-			"for the standby, and the lock is seen to be held although a fail-over would lose it", d.CheckInterval).
+		all = append(all, driver.Warn("replication", "client_connection_check_interval is %v: a broken "+
+			"connection ends the wait of its commit "+
+			"for the standby, and the lock counts as held although a fail-over would lose it", d.CheckInterval).
 			Advise("ALTER ROLE %s SET client_connection_check_interval = 0", pgx.Identifier{r.name}.Sanitize()))
 	}
 	return append(all, d.vacuum()...)
@@ -118,34 +118,34 @@ func (d *Description) role(r role) []driver.Finding {
 	case !d.Exists || !d.MayRead:
 		f = driver.OK("role", "%s may connect", name)
 	case !d.MayWrite:
-		f = driver.Bad("role", "%s can read table %s, and not write it: no lock can be taken, renewed or "+
+		f = driver.Bad("role", "%s can read table %s, but not write it: no lock can be taken, renewed or "+
 			"released", name, d.Table).
 			Advise("grant it what tenure table policy prints")
 	case r.super:
-		f = driver.Warn("role", "%s is a superuser: the server refuses it no mistake", name).
+		f = driver.Warn("role", "%s is a superuser: no permission protects it from mistakes", name).
 			Advise("name another role in the URL, and grant it what tenure table policy prints")
 	}
 	if r.sees {
 		return []driver.Finding{f}
 	}
-	return []driver.Finding{f, driver.OK("role", "%s does not see what other roles do: their transactions "+
+	return []driver.Finding{f, driver.OK("role", "%s cannot see the activity of other roles: their transactions "+
 		"and connections are not counted below, "+
-		"and not which standbys are synchronous", name).
-		Advise("for an examination of the server GRANT pg_read_all_stats TO %s", name)}
+		"nor is it known which standbys are synchronous", name).
+		Advise("to examine the server, GRANT pg_read_all_stats TO %s", name)}
 }
 
 // durability tells whether a crash loses what was answered.
 func (d *Description) durability() driver.Finding {
 	switch {
 	case !d.Fsync:
-		return driver.Bad("durability", "fsync is off: a crash of the machine loses or spoils what was "+
-			"answered, and tokens are given twice").
-			Advise("switch it on, and see that the data are whole")
+		return driver.Bad("durability", "fsync is off: a crash of the machine loses or corrupts confirmed "+
+			"writes, and tokens are granted twice").
+			Advise("switch it on, and check that the data are intact")
 	case !d.FullPageWrites:
-		return driver.Bad("durability", "full_page_writes is off: a crash of the machine may spoil the "+
+		return driver.Bad("durability", "full_page_writes is off: a crash of the machine may corrupt the "+
 			"table").Advise("switch it on")
 	}
-	return driver.OK("durability", "what is answered is on the disk")
+	return driver.OK("durability", "confirmed writes are on the disk")
 }
 
 // replication tells what a fail-over would lose.
@@ -155,12 +155,12 @@ func (d *Description) replication(sees bool) driver.Finding {
 	switch {
 	case d.SynchronousNames == "" && d.Standbys == 0:
 		return driver.OK(check, "no standby is connected").
-			Advise("if the disk of this server is lost so are the locks; before it is restored from a " +
+			Advise("if the disk of this server is lost, so are the locks; before you restore a " +
 				"backup, see docs/guides/postgres.md")
 	case d.SynchronousNames == "":
-		return driver.Warn(check, "%s, and none is synchronous: a fail-over loses what was answered last, "+
-			"and gives tokens twice", standbys).
-			Advise("set synchronous_standby_names, or have no automatic fail-over: see docs/guides/postgres.md")
+		return driver.Warn(check, "%s, and none is synchronous: a fail-over loses the last confirmed writes, "+
+			"and grants tokens twice", standbys).
+			Advise("set synchronous_standby_names, or disable automatic fail-over: see docs/guides/postgres.md")
 	case !sees:
 		return driver.OK(check, "synchronous_standby_names is %q", d.SynchronousNames)
 	case d.Synchronous == 0:
@@ -181,8 +181,8 @@ func (d *Description) vacuum() (all []driver.Finding) {
 	}
 	old := driver.OK("vacuum", "no transaction keeps dead rows for long")
 	if d.OldestTransaction > longTransaction {
-		old = driver.Warn("vacuum", "a transaction has run for %v: until it ends no vacuum takes away what "+
-			"heartbeats leave, and they become slow",
+		old = driver.Warn("vacuum", "a transaction has run for %v: until it ends, vacuum cannot remove the dead "+
+			"rows of heartbeats, which become slow",
 			d.OldestTransaction.Round(time.Second)).
 			Advise("find it in pg_stat_activity by xact_start; set idle_in_transaction_session_timeout")
 	}

@@ -42,7 +42,7 @@ func TestDiagnose(t *testing.T) {
 		"!autovacuum is off", "!client_connection_check_interval")
 
 	standby := server.Standby()
-	diagnosed("warn replication: 1 standby, and none is synchronous: a fail-over loses what was answered last, and gives tokens twice")
+	diagnosed("warn replication: 1 standby, and none is synchronous: a fail-over loses the last confirmed writes, and grants tokens twice")
 
 	server.Configure("autovacuum", "off")
 	server.Configure("client_connection_check_interval", "1s")
@@ -58,7 +58,7 @@ func TestDiagnose(t *testing.T) {
 		}
 	}
 	diagnosed(`ok replication: 1 standby, a write waits for "standby1", 1 connected`,
-		"warn replication: client_connection_check_interval is 1s: a connection that breaks ends the wait",
+		"warn replication: client_connection_check_interval is 1s: a broken connection ends the wait",
 		`; ALTER ROLE "tenure" SET client_connection_check_interval = 0`, "warn vacuum: autovacuum is off")
 }
 
@@ -79,7 +79,7 @@ func TestFindings(t *testing.T) {
 	}{
 		{func(d *Description, _ *role) { d.Fsync = false }, "bad durability: fsync is off"},
 		{func(d *Description, _ *role) { d.MayRead, d.MayWrite = false, false }, `ok role: "app" may connect`},
-		{func(d *Description, _ *role) { d.Elsewhere = []string{"b.t", "c.t"} }, "is used, and the database has b.t and c.t, too"},
+		{func(d *Description, _ *role) { d.Elsewhere = []string{"b.t", "c.t"} }, "is used, but the database also has b.t and c.t"},
 		{func(d *Description, _ *role) { d.FullPageWrites = false }, "bad durability: full_page_writes is off"},
 		{func(d *Description, _ *role) {
 			d.Standbys, d.Synchronous, d.SynchronousNames = 0, 0, ""
@@ -94,7 +94,7 @@ func TestFindings(t *testing.T) {
 		{func(d *Description, _ *role) { d.OldestTransaction = 11 * time.Minute }, "warn vacuum: a transaction has run for 11m0s"},
 		{func(d *Description, _ *role) { d.Autovacuum = false }, "warn vacuum: autovacuum is off"},
 		{func(d *Description, _ *role) { d.Connections = 81 }, "warn connections: 81 of 100"},
-		{func(d *Description, _ *role) { d.MayWrite = false }, `bad role: "app" can read table tenure_records, and not write it`},
+		{func(d *Description, _ *role) { d.MayWrite = false }, `bad role: "app" can read table tenure_records, but not write it`},
 		{func(_ *Description, r *role) { r.super = true }, `warn role: "app" is a superuser`},
 	} {
 		d, r := healthy, app

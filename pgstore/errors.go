@@ -30,7 +30,7 @@ func (s *Store) failed(err error) error {
 func (s *Store) advice(code string) string {
 	switch code {
 	case "28P01", "28000":
-		return "see the user, its password and pg_hba.conf"
+		return "check the user, its password and pg_hba.conf"
 	case "3D000":
 		return "the database does not exist: name another one, or create it"
 	case "42P01":

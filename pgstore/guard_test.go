@@ -94,7 +94,7 @@ func TestGuard(t *testing.T) {
 	check("after a takeover", 2, ErrStale, "token 2 is stale, token 3 was granted: another holder has begun, stop")
 	check("held under a session", 3, nil, "")
 	enginetest.Swap(t, s, rec, released(rec))
-	check("released", 3, ErrStale, "its tenure has ended, the lock is released under token 3; stop")
+	check("released", 3, ErrStale, "its term has ended, the lock is released under token 3; stop")
 	mustExec(t, database, "UPDATE tenure_records SET format = 2")
 	check("a later format", 3, driver.ErrUnreadable, "format 2")
 	mustExec(t, database, "DROP TABLE tenure_records")

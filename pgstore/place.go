@@ -83,8 +83,8 @@ func only(name string, schemas []string) (string, error) {
 }
 
 func twoTables(all []string) error {
-	return fmt.Errorf("%w: the database has %s, so that two programs could have a table each, and hold one lock: write table=%s in the URL, "+
-		"or Options.Table in a program, the same everywhere, or drop the table that nobody uses",
+	return fmt.Errorf("%w: the database has %s, so two programs could use a table each, and hold one lock: write table=%s in the URL, "+
+		"or Options.Table in a program, the same everywhere, or drop the table that no program uses",
 		ErrTwoTables, strings.Join(all[:len(all)-1], ", ")+" and "+all[len(all)-1], all[0])
 }
 

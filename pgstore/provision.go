@@ -53,7 +53,7 @@ func (s *Store) create(ctx context.Context) error {
 	}
 	switch e.Code {
 	case "42501":
-		return fmt.Errorf("the role may not create tables there: have one who may run what tenure table "+
+		return fmt.Errorf("the role may not create tables there: have a role that may do so run what tenure table "+
 			"create --print prints: %w", err)
 	case "3F000":
 		return fmt.Errorf("create the schema first, or leave it out of table=: %w", err)

@@ -34,7 +34,7 @@ const (
 )
 
 // errListenOff is the answer of Watch to a store that was told not to listen.
-var errListenOff = driver.Unsupported(errors.New("postgres: listen=off: changes are not told"))
+var errListenOff = driver.Unsupported(errors.New("postgres: listen=off: changes are not reported"))
 
 var errNoListen = errors.New("LISTEN gets no notifications here, as behind a transaction pooler: give the server's own URL in listen=, or listen=off")
 

@@ -49,7 +49,7 @@ func (s *Store) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding 
 		s.lifecycle(asked), s.versioning(asked, t), price(endpoint.Hostname(), s.bucket, t),
 	}
 	if s.trusts {
-		all = append(all, driver.Warn("conditions", "trust=1: no process tries whether the server keeps the "+
+		all = append(all, driver.Warn("conditions", "trust=1: no process tests whether the server keeps the "+
 			"conditions of writes").
 			Advise("leave it out of the URL, unless the right to delete is missing"))
 	}
@@ -75,7 +75,7 @@ func unasked(check, right string, err error) driver.Finding {
 	switch codeOf(err) {
 	case "AccessDenied":
 		return driver.Warn(check, "%s is not granted: it is not known whether %s endangers the locks", right, check).
-			Advise(`grant it: "tenure table policy" prints the whole of it`)
+			Advise(`grant it: "tenure table policy" prints the whole policy`)
 	case "NotImplemented", "MethodNotAllowed":
 		return driver.OK(check, "the server has none")
 	}
@@ -102,7 +102,7 @@ func (s *Store) lifecycle(ctx context.Context) driver.Finding {
 				"starts again at 1", name, s.Prefix()).
 				Advise(exclude)
 		case len(rule.Transitions) > 0:
-			return driver.Bad(check, "rule %q moves objects below %q to another class: a lock there is dear "+
+			return driver.Bad(check, "rule %q moves objects below %q to another class: a lock there is expensive "+
 				"to read, or cannot be read", name, s.Prefix()).
 				Advise(exclude)
 		}

@@ -77,21 +77,21 @@ var codes = map[string]struct {
 	advice string
 }{
 	"NoSuchBucket":                       {hopeless, "there is no such bucket; check its name, the region and the endpoint"},
-	"InvalidBucketName":                  {hopeless, "that is no name of a bucket"},
-	"PermanentRedirect":                  {hopeless, "the bucket is in another region; set that"},
-	"AuthorizationHeaderMalformed":       {hopeless, "the bucket is in another region; set that"},
-	"IllegalLocationConstraintException": {hopeless, "the bucket is in another region; set that"},
-	"TemporaryRedirect":                  {notApplied, "the bucket is in another region; set that"},
+	"InvalidBucketName":                  {hopeless, "the bucket's name is not valid"},
+	"PermanentRedirect":                  {hopeless, "the bucket is in another region; set that region"},
+	"AuthorizationHeaderMalformed":       {hopeless, "the bucket is in another region; set that region"},
+	"IllegalLocationConstraintException": {hopeless, "the bucket is in another region; set that region"},
+	"TemporaryRedirect":                  {notApplied, "the bucket is in another region; set that region"},
 	"AccessDenied":                       {hopeless, "access is denied, or the object is absent and ListBucket is not granted; \"tenure table policy\" prints the rights that are needed"},
-	"AllAccessDisabled":                  {hopeless, "access is denied for all"},
+	"AllAccessDisabled":                  {hopeless, "all access to the bucket is disabled"},
 	"AccountProblem":                     {hopeless, "the account has a problem"},
 	"InvalidAccessKeyId":                 {hopeless, "the access key is not known; check the credentials"},
 	"SignatureDoesNotMatch":              {hopeless, "the signature is wrong; check the secret access key"},
-	"NotImplemented":                     {hopeless, "the server does not have what Tenure needs: PutObject with If-Match and If-None-Match"},
-	"MethodNotAllowed":                   {hopeless, "the server refuses the request; check that the endpoint is one of S3's protocol"},
+	"NotImplemented":                     {hopeless, "the server lacks what Tenure needs: PutObject with If-Match and If-None-Match"},
+	"MethodNotAllowed":                   {hopeless, "the server refuses the request; check that the endpoint speaks S3's protocol"},
 	"EntityTooLarge":                     {hopeless, "the record is too large for the server"},
-	"InvalidRequest":                     {hopeless, "the server or a setting of the bucket does not allow such a request"},
-	"BadDigest":                          {notApplied, "the request was damaged on its way; if that goes on, look for a proxy that changes bodies"},
+	"InvalidRequest":                     {hopeless, "the server or a setting of the bucket forbids such a request"},
+	"BadDigest":                          {notApplied, "the request was damaged on its way; if this goes on, look for a proxy that changes bodies"},
 	"ExpiredToken":                       {notApplied, "the credentials have expired; renew them"},
 	"InvalidToken":                       {notApplied, "the credentials are not valid here; renew them"},
 	"RequestTimeTooSkewed":               {notApplied, "the clock of this machine is wrong; set it"},
@@ -129,15 +129,15 @@ func explain(err error) (objectmap.Meaning, string) {
 	case status == http.StatusServiceUnavailable, status == http.StatusTooManyRequests:
 		return slow, "throttled"
 	case status >= http.StatusInternalServerError:
-		return unknown, "the server has an error of its own; try again"
+		return unknown, "the server reports an internal error; try again"
 	case status != 0:
-		return unknown, "unexpected answer; check that the endpoint is one of S3's protocol"
+		return unknown, "unexpected answer; check that the endpoint speaks S3's protocol"
 	}
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return notApplied, "the endpoint cannot be reached; check the region, the endpoint and the network"
 	}
 	if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
-		return notApplied, "the endpoint's name is not known; check the region, the endpoint and the network"
+		return notApplied, "the endpoint's name cannot be resolved; check the region, the endpoint and the network"
 	}
 	return unknown, ""
 }

@@ -50,7 +50,7 @@ func (o *objects) Get(ctx context.Context, name string) (body []byte, tag string
 	case err != nil:
 		return nil, "", o.fault(ctx, err)
 	case len(body) > maxBody:
-		return nil, "", fmt.Errorf("bucket %q: object %q has more than %d bytes: it is no record", o.bucket, name, maxBody)
+		return nil, "", fmt.Errorf("bucket %q: object %q has more than %d bytes: it is not a record", o.bucket, name, maxBody)
 	}
 	return body, aws.ToString(out.ETag), nil
 }

@@ -46,9 +46,9 @@ func Diagnose(ctx context.Context, file string) []driver.Finding {
 	// Open sees the names that are there at its moment.
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
 		all = append(all, driver.Bad("file", "it has %d names (hard links): a program that opens it by "+
-			"another one has locks of its own, beside these", st.Nlink).
-			Advise("find them (find / -xdev -samefile %s) and remove them; programs that have it open go "+
-				"on, others are refused", file))
+			"another name has separate locks", st.Nlink).
+			Advise("find the names (find / -xdev -samefile %s) and remove all but one; programs that have it open "+
+				"go on, others are refused", file))
 	}
 	all = append(all, room(filepath.Dir(file))...)
 	return append(all, users(ctx, file)...)
@@ -58,15 +58,15 @@ func Diagnose(ctx context.Context, file string) []driver.Finding {
 func room(folder string) (all []driver.Finding) {
 	if err := unix.Access(folder, unix.W_OK); err != nil {
 		all = append(all, driver.Bad("file", "the folder %s cannot be written: %v", folder, err).
-			Advise("SQLite keeps files beside the database: chmod, or another folder"))
+			Advise("SQLite creates files beside the database: chmod the folder, or use another one"))
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(folder, &fs); err != nil {
-		return append(all, driver.Warn("file", "the file system cannot be asked: %v", err))
+		return append(all, driver.Warn("file", "the state of the file system cannot be read: %v", err))
 	}
 	if uint32(fs.Type) == overlay {
 		all = append(all, driver.Warn("file", "the folder %s is on an overlay, as a container's own files are: "+
-			"another container that begins with the same file has its own, and grants the same locks", folder).
+			"another container that starts with the same file has its own copy, and grants the same locks", folder).
 			Advise("give all containers one folder of the host (docker run -v FOLDER:FOLDER); an overlay "+
 				"that all of them share is as good"))
 	}
@@ -85,10 +85,10 @@ func room(folder string) (all []driver.Finding) {
 func modes(file string, info os.FileInfo) (all []driver.Finding) {
 	switch mode := info.Mode().Perm(); {
 	case mode&0o002 != 0:
-		all = append(all, driver.Warn("file", "anybody can write it, and so take any lock").Advise("chmod 600, or 660 for a group"))
+		all = append(all, driver.Warn("file", "any user can write it, and so take any lock").Advise("chmod 600, or 660 for a group"))
 	case mode&0o004 != 0:
-		all = append(all, driver.Warn("file", "anybody can read it: that is enough to lock the files beside "+
-			"it, keep everybody from writing, and so end every lease").
+		all = append(all, driver.Warn("file", "any user can read it: that is enough to lock the files beside "+
+			"it, keep all others from writing, and so end every lease").
 			Advise("chmod 600, or 660 for a group: the file, and those beside it"))
 	case mode&0o060 != 0:
 		all = append(all, driver.OK("file", "its group can use it: every member can take any lock, and end any lease"))
@@ -101,8 +101,8 @@ func modes(file string, info os.FileInfo) (all []driver.Finding) {
 		name := filepath.Base(file) + suffix
 		switch wider := beside.Mode().Perm() &^ info.Mode().Perm(); {
 		case suffix == "-notify" && !beside.Mode().IsRegular():
-			all = append(all, driver.Warn("file", "%s is no file (%v), and is left alone: waiters hear of "+
-				"no release, and poll instead", name, beside.Mode()).
+			all = append(all, driver.Warn("file", "%s is not a regular file (%v), and is left alone: waiters are "+
+				"not notified of a release, and poll instead", name, beside.Mode()).
 				Advise("delete it, and check which users can write the folder"))
 		case wider != 0:
 			all = append(all, driver.Warn("file", "%s lets others do more than the database does (%v): any "+
@@ -112,9 +112,9 @@ func modes(file string, info os.FileInfo) (all []driver.Finding) {
 	}
 	folder := filepath.Dir(file)
 	if about, err := os.Stat(folder); err == nil && about.Mode().Perm()&0o002 != 0 {
-		all = append(all, driver.Warn("file", "anybody can write the folder %s (%v), and put other files "+
+		all = append(all, driver.Warn("file", "any user can write the folder %s (%v), and put other files "+
 			"beside the database, or in its place", folder, about.Mode()).
-			Advise("a folder that only its users can write: chmod o-w, or another folder"))
+			Advise("let only its users write it: chmod o-w, or use another folder"))
 	}
 	return all
 }
@@ -199,7 +199,7 @@ func users(ctx context.Context, file string) (all []driver.Finding) {
 		}
 		var err error
 		if open, err = openBy(file); err != nil {
-			return []driver.Finding{driver.Warn("users", "the kernel does not tell who uses the file: %v", err)}
+			return []driver.Finding{driver.Warn("users", "the kernel does not show which processes use the file: %v", err)}
 		}
 		for _, u := range open {
 			if u.writing {
@@ -208,14 +208,14 @@ func users(ctx context.Context, file string) (all []driver.Finding) {
 		}
 	}
 	if len(open) == 0 {
-		return []driver.Finding{driver.OK("users", "no other process is seen that has the file open").
-			Advise("one of another container, or of another machine, is not seen")}
+		return []driver.Finding{driver.OK("users", "no other visible process has the file open").
+			Advise("processes of other containers and machines are not visible")}
 	}
 	for _, u := range open {
 		f := driver.OK("users", "process %d (%s) has the file open", u.pid, u.name)
 		if writing[u.pid] == blockLooks {
 			f = driver.Warn("users", "process %d (%s) has kept all others from writing for %v and more", u.pid, u.name, (blockLooks-1)*blockPause).
-				Advise("no heartbeat comes through meanwhile: a transaction is open in it; end that, or the process")
+				Advise("no heartbeat can be written meanwhile: a transaction is open in it; end the transaction, or the process")
 		}
 		all = append(all, f)
 	}

@@ -25,12 +25,12 @@ func TestDiagnose(t *testing.T) {
 		bad  bool
 	}{
 		"AsMade":           {func(string) error { return nil }, "", false},
-		"Readable":         {func(file string) error { return os.Chmod(file, 0o644) }, "warn file: anybody can read it: that is enough", false},
-		"Writable":         {func(file string) error { return os.Chmod(file, 0o666) }, "warn file: anybody can write it", false},
+		"Readable":         {func(file string) error { return os.Chmod(file, 0o644) }, "warn file: any user can read it: that is enough", false},
+		"Writable":         {func(file string) error { return os.Chmod(file, 0o666) }, "warn file: any user can write it", false},
 		"ForAGroup":        {func(file string) error { return chmodAll(file, 0o660) }, "ok file: its group can use it", false},
 		"IndexReadable":    {func(file string) error { return os.Chmod(file+"-shm", 0o644) }, "warn file: locks.db-shm lets others do more", false},
-		"FolderWritable":   {func(file string) error { return os.Chmod(filepath.Dir(file), 0o777) }, "warn file: anybody can write the folder", false},
-		"NotifyIsAPipe":    {func(file string) error { return exec.Command("mkfifo", file+"-notify").Run() }, "warn file: locks.db-notify is no file", false},
+		"FolderWritable":   {func(file string) error { return os.Chmod(filepath.Dir(file), 0o777) }, "warn file: any user can write the folder", false},
+		"NotifyIsAPipe":    {func(file string) error { return exec.Command("mkfifo", file+"-notify").Run() }, "warn file: locks.db-notify is not a regular file", false},
 		"HardLinkMadeThen": {func(file string) error { return os.Link(file, file+".2") }, "bad file: it has 2 names (hard links)", true},
 	} {
 		t.Run(name, func(t *testing.T) {

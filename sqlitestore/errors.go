@@ -29,7 +29,7 @@ func fault(file string, err error) error {
 		what, permanent = explain(engine.Code())
 		if is(err, sqlite3.SQLITE_CANTOPEN) {
 			if reason := noFiles(); reason != nil {
-				what, permanent = fmt.Sprintf("cannot be opened, for this process cannot open any more files (%v); raise its limit (ulimit -n)", reason), false
+				what, permanent = fmt.Sprintf("cannot be opened, because this process cannot open any more files (%v); raise its limit (ulimit -n)", reason), false
 			}
 		}
 		if is(err, sqlite3.SQLITE_IOERR) && file != "" && noSpace(filepath.Dir(file)) {
@@ -63,7 +63,7 @@ func explain(code int) (what string, permanent bool) {
 	}
 	switch code & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
-		return "locked by another writer; try again, and look for a program that keeps a transaction open if it stays so", false
+		return "locked by another writer; try again; if it stays locked, find the program that keeps a transaction open", false
 	case sqlite3.SQLITE_FULL:
 		return "no space left for it; free some on its disk or raise its max_page_count", false
 	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT:
@@ -79,7 +79,7 @@ func explain(code int) (what string, permanent bool) {
 	case sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_TOOBIG:
 		return "the record or the file is larger than the engine can hold", true
 	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH:
-		return "the table is not as this program made it; compare its schema with sqlitestore's documentation", true
+		return "the table is not as this program creates it; compare its schema with sqlitestore's documentation", true
 	case sqlite3.SQLITE_IOERR:
 		return "the disk or its file system reports an error", false
 	case sqlite3.SQLITE_NOMEM:

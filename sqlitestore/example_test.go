@@ -102,5 +102,5 @@ func ExampleGuard() {
 	fmt.Println("too late:", pay(ctx, token))
 	// Output:
 	// the holder: <nil>
-	// too late: guard "payouts": token 1 is stale: its tenure has ended, the lock is released under token 1; stop
+	// too late: guard "payouts": token 1 is stale: its term has ended, the lock is released under token 1; stop
 }

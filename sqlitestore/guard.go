@@ -40,7 +40,7 @@ type StaleError struct {
 
 func (e *StaleError) Error() string {
 	if e.Highest == e.Token {
-		return fmt.Sprintf("guard %q: token %d is stale: its tenure has ended, the lock is %s under token %d; stop",
+		return fmt.Sprintf("guard %q: token %d is stale: its term has ended, the lock is %s under token %d; stop",
 			e.Lock, e.Token, e.State, e.Highest)
 	}
 	return fmt.Sprintf("guard %q: token %d is stale, token %d was granted: another holder has begun, stop", e.Lock, e.Token, e.Highest)

@@ -81,7 +81,7 @@ func TestGuard(t *testing.T) {
 	reserved := next(rec)
 	reserved.State, reserved.Owner, reserved.Prev = driver.Reserved, "", rec.Term(driver.EndRevoked)
 	rec = enginetest.Swap(t, s, rec, reserved)
-	check("revoked", 3, ErrStale, "token 3 is stale: its tenure has ended, the lock is reserved under token 3")
+	check("revoked", 3, ErrStale, "token 3 is stale: its term has ended, the lock is reserved under token 3")
 	rec = enginetest.Swap(t, s, rec, takeover(rec))
 	rec = enginetest.Swap(t, s, rec, released(rec))
 	check("released", 4, ErrStale, "the lock is released under token 4")

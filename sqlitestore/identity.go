@@ -91,7 +91,7 @@ func (id *identity) checkLinks() error {
 	if err != nil {
 		_, folder := os.Stat(filepath.Dir(id.given))
 		if _, dangles := os.Lstat(id.given); folder != nil || dangles == nil { // no process can create it there
-			return driver.Permanent(fmt.Errorf("sqlite file %q: a symbolic link in its name leads nowhere any more: %w", id.given, unnamed(id.given, err)))
+			return driver.Permanent(fmt.Errorf("sqlite file %q: a symbolic link in its name leads to nothing any more: %w", id.given, unnamed(id.given, err)))
 		}
 	}
 	return driver.Replaced(fmt.Errorf("sqlite file %q: a symbolic link in its name led to %q, and leads elsewhere now;"+
@@ -157,11 +157,11 @@ func refuseOtherNames(file string) (os.FileInfo, error) {
 			<-time.After(linkPause)
 			continue
 		case n > 1:
-			return nil, driver.Permanent(fmt.Errorf("sqlite file %q: it has %d names (hard links), and a process that opens it by another one has locks of"+
-				" its own, beside these; remove the others, which find -samefile finds", file, n))
+			return nil, driver.Permanent(fmt.Errorf("sqlite file %q: it has %d names (hard links), and a process that opens it by another name has"+
+				" separate locks; remove the other names, which find -samefile finds", file, n))
 		case isMount(file):
-			return nil, driver.Permanent(fmt.Errorf("sqlite file %q: it is a mount by itself, and a process that opens it where it comes from has locks of its own,"+
-				" beside these; mount its folder (docker run -v FOLDER:FOLDER), never the file", file))
+			return nil, driver.Permanent(fmt.Errorf("sqlite file %q: it is a mount itself, and a process that opens the original has separate locks;"+
+				" mount its folder (docker run -v FOLDER:FOLDER), never the file", file))
 		}
 		return info, nil
 	}

@@ -106,7 +106,7 @@ func TestMode(t *testing.T) {
 		})
 	}
 	for _, mode := range []fs.FileMode{0o060, 0o400, 0o700, 0o1600, fs.ModeDir | 0o600} {
-		if _, err := Open(filepath.Join(t.TempDir(), "locks.db"), &Options{Mode: mode}); err == nil || !strings.Contains(err.Error(), "it must have 0600") {
+		if _, err := Open(filepath.Join(t.TempDir(), "locks.db"), &Options{Mode: mode}); err == nil || !strings.Contains(err.Error(), "it must include 0600") {
 			t.Errorf("mode %v: %v", mode, err)
 		}
 	}

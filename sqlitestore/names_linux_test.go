@@ -73,10 +73,10 @@ func TestTwoNames(t *testing.T) {
 		"BindMount": {func(t *testing.T, file, other string) func(*exec.Cmd) {
 			write0(t, other, nil)
 			return private(t, fmt.Sprintf("mount --bind '%s' '%s'", file, other))
-		}, "it is a mount by itself"},
+		}, "it is a mount itself"},
 		"BindMountOnItself": {func(t *testing.T, file, other string) func(*exec.Cmd) {
 			return private(t, fmt.Sprintf("mount --bind '%s' '%s'; touch '%s'; mount --bind '%s' '%s'", file, file, other, file, other))
-		}, "it is a mount by itself"},
+		}, "it is a mount itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()

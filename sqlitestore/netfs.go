@@ -25,6 +25,6 @@ func refuseNetworkFS(file string, kind uint32) error {
 	if name == "" {
 		return nil
 	}
-	return fmt.Errorf("sqlite file %q: it is on a network file system (%s), where SQLite's locks are not to be trusted;"+
+	return fmt.Errorf("sqlite file %q: it is on a network file system (%s), where SQLite's locks are not reliable;"+
 		" put it on a local disk, or set AllowNetworkFS if one host alone uses it", file, name)
 }

@@ -59,11 +59,11 @@ func New(db *sql.DB, o *Options) (*Store, error) {
 		return nil, driver.Permanent(errors.New("sqlite handle: it is nil"))
 	}
 	if _, ok := db.Driver().(*sqlite.Driver); !ok {
-		return nil, driver.Permanent(errors.New(`sqlite handle: its driver is another one; it must be that of modernc.org/sqlite, which sql.Open("sqlite", ...) takes`))
+		return nil, driver.Permanent(errors.New(`sqlite handle: its driver must be that of modernc.org/sqlite, which sql.Open("sqlite", ...) uses`))
 	}
 	if n := db.Stats().MaxOpenConnections; n > 0 && n < leastConns {
 		return nil, driver.Permanent(fmt.Errorf(
-			"sqlite handle: its pool is limited to %d connections, and the store keeps 2 to itself; SetMaxOpenConns must allow %d or more", n, leastConns))
+			"sqlite handle: its pool is limited to %d connections, and the store needs 2 for itself; SetMaxOpenConns must allow %d or more", n, leastConns))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()
@@ -89,21 +89,21 @@ func New(db *sql.DB, o *Options) (*Store, error) {
 func mainFile(ctx context.Context, db *sql.DB) (file string, err error) {
 	err = db.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file)
 	if err != nil {
-		return "", fmt.Errorf("sqlite handle: its database cannot be asked for its file: %w", err)
+		return "", fmt.Errorf("sqlite handle: the file of its database cannot be found out: %w", err)
 	}
 	if file == "" {
 		return "", driver.Permanent(errors.New(
-			"sqlite handle: its database is in memory, which excludes nobody outside of this process; use memstore, or a file"))
+			"sqlite handle: its database is in memory, and excludes no other process; use memstore, or a file"))
 	}
 	info, err := os.Stat(file)
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("it is no regular file (%v)", info.Mode().Type())
+		err = fmt.Errorf("it is not a regular file (%v)", info.Mode().Type())
 	}
 	if err == nil {
 		file, err = filepath.EvalSymlinks(file)
 	}
 	if err != nil {
-		return "", driver.Permanent(fmt.Errorf("sqlite file %q: not a file of this system's: %w", file, unnamed(file, err)))
+		return "", driver.Permanent(fmt.Errorf("sqlite file %q: not a file of the operating system: %w", file, unnamed(file, err)))
 	}
 	return file, nil
 }
@@ -163,7 +163,7 @@ func checkSettings(c *conn, file string) error {
 		},
 		{
 			"locking_mode", func(v sqldriver.Value) bool { return v == "normal" },
-			"it must be normal, or nobody else can use the file",
+			"it must be normal, or no other process can use the file",
 		},
 		{
 			"encoding", func(v sqldriver.Value) bool { return v == "UTF-8" },

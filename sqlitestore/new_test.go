@@ -219,7 +219,7 @@ func TestNewRefuses(t *testing.T) {
 		{"shared cache", "share a cache", func(t *testing.T, file string) *sql.DB {
 			return openHandle(t, "file:"+file+"?cache=shared&_pragma=journal_mode(wal)")
 		}},
-		{"other table", "the table is not as this program made it", func(t *testing.T, file string) *sql.DB {
+		{"other table", "the table is not as this program creates it", func(t *testing.T, file string) *sql.DB {
 			db := handle(t, file)
 			mustRun(t, db, "CREATE TABLE tenure_records (id INTEGER)")
 			return db

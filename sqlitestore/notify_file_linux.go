@@ -93,13 +93,13 @@ func openOwn(name string) (*os.File, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && (!info.Mode().IsRegular() || links(info) != 1) {
-		err = fmt.Errorf("%q is no file of this program's (%v, %d names)", name, info.Mode(), links(info))
+		err = fmt.Errorf("%q was not created by this program (%v, %d names)", name, info.Mode(), links(info))
 	}
 	if err == nil {
 		var header [len(notifyHeader)]byte
 		_, err = file.ReadAt(header[:], 0)
 		if err == nil && string(header[:]) != notifyHeader && header != [len(notifyHeader)]byte{} {
-			err = fmt.Errorf("%q is no file of this program's", name)
+			err = fmt.Errorf("%q was not created by this program", name)
 		}
 		if errors.Is(err, io.EOF) && info.Size() == 0 {
 			err = nil // just made

@@ -119,7 +119,7 @@ func open(path string, o *Options, patience time.Duration) (*Store, error) {
 	}
 	if missing {
 		if err := makeFile(file, opts.Mode, nil); err != nil && !errors.Is(err, os.ErrExist) {
-			err = fmt.Errorf("sqlite file %q: cannot be made: %w", file, err)
+			err = fmt.Errorf("sqlite file %q: cannot be created: %w", file, err)
 			if noFiles() != nil {
 				return nil, err
 			}
@@ -150,7 +150,7 @@ func (o *Options) withDefaults() (opts Options, err error) {
 	case mode == 0:
 		opts.Mode = defaultMode
 	case mode&defaultMode != defaultMode, mode&^0o666 != 0:
-		err = errors.Join(err, fmt.Errorf("mode %#o: it must have 0600, and nothing but 0666", uint32(mode)))
+		err = errors.Join(err, fmt.Errorf("mode %#o: it must include 0600, and nothing beyond 0666", uint32(mode)))
 	}
 	return opts, err
 }
@@ -179,7 +179,7 @@ func locate(path string) (file string, missing bool, err error) {
 	case err == nil && info.IsDir():
 		return "", false, fmt.Errorf("sqlite file %q: it is a folder; name a file in it", abs)
 	case err == nil && !info.Mode().IsRegular():
-		return "", false, fmt.Errorf("sqlite file %q: it is no regular file (%v)", abs, info.Mode().Type())
+		return "", false, fmt.Errorf("sqlite file %q: it is not a regular file (%v)", abs, info.Mode().Type())
 	case err == nil:
 		file, err = filepath.EvalSymlinks(abs)
 		if err != nil {

@@ -76,12 +76,12 @@ func TestOpenRefuses(t *testing.T) {
 			database(t, file)
 			shell(t, file, "PRAGMA user_version = 0")
 		}},
-		{name: "table missing", want: "the table is not as this program made it", make: func(t *testing.T, file string) {
+		{name: "table missing", want: "the table is not as this program creates it", make: func(t *testing.T, file string) {
 			database(t, file)
 			shell(t, file, "DROP TABLE tenure_records")
 		}},
-		{name: "column missing", want: "the table is not as this program made it (column lease_ns is missing); if another version of Tenure made it, " +
-			"use that one, or stop all programs that use it and delete it, or name a new file", make: func(t *testing.T, file string) {
+		{name: "column missing", want: "the table is not as this program creates it (column lease_ns is missing); if another version of Tenure created it, " +
+			"use that version, or stop all programs that use it and delete it, or name a new file", make: func(t *testing.T, file string) {
 			database(t, file)
 			shell(t, file, "ALTER TABLE tenure_records DROP COLUMN lease_ns")
 		}},

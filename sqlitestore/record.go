@@ -38,7 +38,7 @@ func encode(rec driver.Record) ([]sqldriver.Value, error) {
 		values[len(values)-1] = rec.Data
 	}
 	if _, err := decode(values); err != nil {
-		return nil, fmt.Errorf("write of %q: the file could not give it back: %w", rec.Key, err)
+		return nil, fmt.Errorf("write of %q: it could not be read back: %w", rec.Key, err)
 	}
 	return values, nil
 }

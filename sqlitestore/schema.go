@@ -212,8 +212,8 @@ func (f found) foreign(file string) error {
 // otherVersion is what to do about a table that lacks a column. It is never read
 // with a zero in the column's place. What becomes of the tokens is in
 // docs/guides/operations.md.
-const otherVersion = "the table is not as this program made it (column %s is missing); if another version of Tenure made it, use that one," +
-	" or stop all programs that use it and delete %s, or name a new file: then its locks are forgotten, and tokens begin again at 1"
+const otherVersion = "the table is not as this program creates it (column %s is missing); if another version of Tenure created it, use that version," +
+	" or stop all programs that use it and delete %s, or name a new file: its locks are forgotten then, and tokens begin at 1 again"
 
 // inspect returns what the database holds, and an error if it has a table, or is
 // a file of ours, that this program cannot work with. It changes nothing.

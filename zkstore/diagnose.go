@@ -58,7 +58,7 @@ func (s *Store) encryption() driver.Finding {
 	}
 	f := driver.Encrypted(s.secure, "name the servers' secureClientPort, and ca= in the URL", names...)
 	if f.Level != driver.LevelOK && s.user != "" {
-		f.Finding += ", and the password goes over it as it is"
+		f.Finding += ", and the password is sent over it in clear text"
 	}
 	return f
 }
@@ -73,16 +73,16 @@ func (s *Store) server(ctx context.Context, host string) (f driver.Finding, answ
 		return driver.Warn("server", "%s does not answer: %v", host, err).
 			Advise("locks work while a majority of the servers does; fix this server, or remove it from the URL"), false
 	case strings.Contains(text, "not currently serving"):
-		return driver.Warn("server", "%s serves no requests: it is starting, or finds no majority of the "+
+		return driver.Warn("server", "%s serves no requests: it is starting, or cannot reach a majority of the "+
 			"servers", host).Advise("see its log"), true
 	case version == "" || mode == "":
-		return driver.OK("server", "%s answers, and does not say what it is: it passes on no srvr", host), true
+		return driver.OK("server", "%s answers, but its state is unknown: it does not allow the command srvr", host), true
 	case olderThan36(version):
 		return driver.Bad("server", "%s answers, version %s, %s", host, version, mode).
-			Advise("3.6 is the oldest that the store is for"), true
+			Advise("the store needs version 3.6 or later"), true
 	case mode == "standalone":
 		return driver.Warn("server", "%s answers, version %s, %s", host, version, mode).
-			Advise("it stands alone: if its machine is lost so are the locks and their tokens: run three"), true
+			Advise("it is a single server: if its machine is lost, so are the locks and their tokens: run three"), true
 	}
 	return driver.OK("server", "%s answers, version %s, %s", host, version, mode), true
 }
@@ -188,10 +188,10 @@ func voters(config string) (n int) {
 // session compares the session timeout with how long heartbeats may fail.
 func session(timeout, left time.Duration) driver.Finding {
 	silent := timeout / 3 * 2
-	f := driver.OK("session", "a server that hangs is left for another one after %v", silent.Round(10*time.Millisecond))
+	f := driver.OK("session", "the store leaves a server that hangs for another one after %v", silent.Round(10*time.Millisecond))
 	if silent > left {
 		f.Level = driver.LevelWarn
-		return f.Advise("leases end before: write session=%v in the URL, or less, and see maxSessionTimeout "+
+		return f.Advise("leases end earlier: write session=%v in the URL, or less, and see maxSessionTimeout "+
 			"and minSessionTimeout of the servers",
 			max(time.Second, left.Truncate(time.Second)))
 	}
@@ -202,21 +202,21 @@ func session(timeout, left time.Duration) driver.Finding {
 func (s *Store) rights(exists bool, denied error) driver.Finding {
 	switch {
 	case denied != nil && exists:
-		return driver.Bad("rights", "nothing can be made below %s: %v", s.root, denied).Advise("see getAcl %s", s.root)
+		return driver.Bad("rights", "no node can be created below %s: %v", s.root, denied).Advise("see getAcl %s", s.root)
 	case denied != nil:
-		return driver.Bad("rights", "%s is not there, and cannot be made: %v", s.root, denied).
-			Advise("have a user with that right make it, with create %s and setAcl", s.root)
+		return driver.Bad("rights", "%s does not exist, and cannot be created: %v", s.root, denied).
+			Advise("have a user with that right create it, with create %s and setAcl", s.root)
 	case !exists:
-		return driver.OK("rights", "%s is not there yet, and can be made", s.root)
+		return driver.OK("rights", "%s does not exist yet, and can be created", s.root)
 	}
-	return driver.OK("rights", "nodes can be made below %s", s.root)
+	return driver.OK("rights", "nodes can be created below %s", s.root)
 }
 
 // access tells whether anyone else may change the records.
 func (s *Store) access(open bool) driver.Finding {
 	switch {
 	case !open:
-		return driver.OK("access", "records are made for the user alone")
+		return driver.OK("access", "records are created for the user alone")
 	case s.user == "":
 		return driver.Warn("access", "anyone who reaches the servers may change the records: world:anyone").
 			Advise("name a user in the URL, before there are records")
@@ -227,10 +227,10 @@ func (s *Store) access(open bool) driver.Finding {
 
 func size(short bool) driver.Finding {
 	if short {
-		return driver.Warn("size", "a request of 1 MB ends the connection, and what is under way on it gets no answer").
+		return driver.Warn("size", "a request of 1 MB ends the connection, and other requests under way on it get no answer").
 			Advise("do not lower jute.maxbuffer of the servers")
 	}
-	return driver.OK("size", "a request of 1 MB is taken")
+	return driver.OK("size", "a request of 1 MB is accepted")
 }
 
 // denied returns why a node cannot be made below the root, or where the root would be.

@@ -46,17 +46,17 @@ func TestDiagnoseEnsemble(t *testing.T) {
 	}
 	o := Options{Root: "/locks", User: "app", Password: "secret", Session: 4 * time.Second}
 	s := newStore(t, o, hosts...)
-	diagnosed(t, s, ", leader;", ", follower;", "ok members: 3 voting servers", "ok session: a server that hangs is left for another one after 2.67s",
-		"/locks is not there yet, and can be made", "records are made for the user alone", "a request of 1 MB is taken", "!warn ", "!bad ")
+	diagnosed(t, s, ", leader;", ", follower;", "ok members: 3 voting servers", "ok session: the store leaves a server that hangs for another one after 2.67s",
+		"/locks does not exist yet, and can be created", "records are created for the user alone", "a request of 1 MB is accepted", "!warn ", "!bad ")
 	mustClaim(t, s, "lock")
 	servers[0].Kill()
-	diagnosed(t, newStore(t, o, hosts...), "warn server: "+hosts[0]+" does not answer", "nodes can be made below /locks")
+	diagnosed(t, newStore(t, o, hosts...), "warn server: "+hosts[0]+" does not answer", "nodes can be created below /locks")
 	servers[1].Kill()
 	var f driver.Finding
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(f.Finding, "serves no requests") && time.Now().Before(deadline); <-time.After(100 * time.Millisecond) {
 		f, _ = s.server(t.Context(), hosts[2])
 	}
-	if !strings.Contains(f.Finding, "finds no majority") {
+	if !strings.Contains(f.Finding, "cannot reach a majority") {
 		t.Errorf("without a majority: %v", f)
 	}
 }
@@ -66,7 +66,7 @@ func TestDiagnoseOpenServer(t *testing.T) {
 	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=200000")
 	address := enginetest.StartZooKeeper(t, 1, "forceSync=no")[0].Addr
 	anyones := newStore(t, Options{Root: "/a/locks"}, address)
-	diagnosed(t, anyones, "standalone; it stands alone", "warn access: anyone who reaches the servers may change the records", "warn size: a request of 1 MB ends the connection")
+	diagnosed(t, anyones, "standalone; it is a single server", "warn access: anyone who reaches the servers may change the records", "warn size: a request of 1 MB ends the connection")
 	mustClaim(t, anyones, "lock")
 	// The root was there before the user.
 	diagnosed(t, newStore(t, Options{Root: "/a/locks", User: "app", Password: "secret"}, address),
@@ -82,11 +82,11 @@ func TestDiagnosePlace(t *testing.T) {
 	above := rootOf(t)
 	o := Options{Root: above + "/locks", User: "app", Password: "secret"}
 	for range 2 {
-		diagnosed(t, newStore(t, o, address), "ok rights: "+o.Root+" is not there yet", "ok access: ", "ok size: ", "!members")
+		diagnosed(t, newStore(t, o, address), "ok rights: "+o.Root+" does not exist yet", "ok access: ", "ok size: ", "!members")
 	}
 	s := newStore(t, o, address)
 	mustClaim(t, s, "lock")
-	diagnosed(t, s, "ok rights: nodes can be made below "+o.Root, "ok access: ")
+	diagnosed(t, s, "ok rights: nodes can be created below "+o.Root, "ok access: ")
 	names, err := s.ask(t.Context(), wire.GetChildren(o.Root, false))
 	if err != nil {
 		t.Fatal(err)
@@ -96,13 +96,13 @@ func TestDiagnosePlace(t *testing.T) {
 	}
 	other := o
 	other.Password = "wrong"
-	diagnosed(t, newStore(t, other, address), "bad rights: nothing can be made below "+o.Root+": ", "belong to another user")
+	diagnosed(t, newStore(t, other, address), "bad rights: no node can be created below "+o.Root+": ", "belong to another user")
 	other.Root = above + "/locks/mine"
 	denied := newStore(t, other, address)
-	diagnosed(t, denied, "bad rights: "+other.Root+" is not there, and cannot be made: ")
-	diagnosed(t, newStore(t, Options{Root: rootOf(t)}, address), "is not there yet", "warn access: ")
+	diagnosed(t, denied, "bad rights: "+other.Root+" does not exist, and cannot be created: ")
+	diagnosed(t, newStore(t, Options{Root: rootOf(t)}, address), "does not exist yet", "warn access: ")
 	_, _, err = denied.Claim(t.Context(), held("lock"))
-	if !errors.Is(err, driver.ErrPermanent) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "is not there, and this user may not make it") {
+	if !errors.Is(err, driver.ErrPermanent) || !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "does not exist, and this user may not create it") {
 		t.Errorf("a claim below a node of another user: %v", err)
 	}
 }
@@ -121,7 +121,7 @@ func TestDiagnoseSilentServer(t *testing.T) {
 		}
 	}()
 	f, answers := newStore(t, Options{}, l.Addr().String()).server(t.Context(), l.Addr().String())
-	if !answers || f.Level != driver.LevelOK || !strings.Contains(f.Finding, "does not say what it is") {
+	if !answers || f.Level != driver.LevelOK || !strings.Contains(f.Finding, "its state is unknown") {
 		t.Errorf("%v, %v", f, answers)
 	}
 }
@@ -135,7 +135,7 @@ func TestOlderThan36(t *testing.T) {
 }
 
 func TestDiagnoseEncryption(t *testing.T) {
-	for host, want := range map[string]string{"127.0.0.1": "ok", "localhost": "ok", "10.0.0.1": "the password goes over it"} {
+	for host, want := range map[string]string{"127.0.0.1": "ok", "localhost": "ok", "10.0.0.1": "the password is sent over it"} {
 		s := &Store{hosts: []string{"[::1]:2181", host + ":2181"}, user: "app"}
 		if f := s.encryption(); !strings.Contains(f.String(), want) {
 			t.Errorf("%s: %v", host, f)

@@ -32,11 +32,11 @@ func (s *Store) refused(code wire.Code) error { return refusal(code) }
 func refusal(code wire.Code) error {
 	switch code {
 	case wire.NoAuth:
-		return driver.NotApplied(driver.Permanent(fmt.Errorf("the nodes of the store belong to another user: name the one who has made them, and the password: %w", code)))
+		return driver.NotApplied(driver.Permanent(fmt.Errorf("the nodes of the store belong to another user: name the user that created them, and the password: %w", code)))
 	case wire.InvalidACL:
 		return driver.NotApplied(driver.Permanent(fmt.Errorf("the server knows no users: leave user and password out, or see its authProviders: %w", code)))
 	case wire.AuthFailed:
-		return driver.NotApplied(driver.Permanent(fmt.Errorf("the server does not take the user: %w", code)))
+		return driver.NotApplied(driver.Permanent(fmt.Errorf("the server does not accept the user: %w", code)))
 	case wire.Quota: // servers look before they write; an operator may set another quota
 		return driver.NotApplied(fmt.Errorf("a quota of the root, or of a node above it, is used up: set a higher one (setquota), or remove old locks by \"tenure sweep\": %w", code))
 	case wire.Throttled:

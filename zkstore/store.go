@@ -75,9 +75,9 @@ func (o *Options) resolve() (Options, error) {
 	case out.Session < time.Second || out.Session > time.Hour:
 		return out, fmt.Errorf("zkstore: session timeout %v: it must be from 1s to 1h", out.Session)
 	case out.TLS != nil && out.Dial != nil:
-		return out, errors.New("zkstore: TLS and Dial are both there: have Dial encrypt the connection, and leave out TLS")
+		return out, errors.New("zkstore: TLS and Dial are both set: have Dial encrypt the connection, and leave out TLS")
 	case out.User == "" && out.Password != "":
-		return out, errors.New("zkstore: there is a password, and no user")
+		return out, errors.New("zkstore: there is a password, but no user")
 	case strings.Contains(out.User, ":"):
 		return out, errors.New("zkstore: the user has a colon: ZooKeeper takes what follows it for the password")
 	}

@@ -68,7 +68,7 @@ func (s *Store) write(ctx context.Context, key string, was state, step versioned
 	ops, becomes := s.opsOf(path, was, step)
 	requests := []wire.Request{wire.Multi(ops...)}
 	if size := requests[0].Size(); size > maxRequest {
-		return is, false, driver.Unsupported(fmt.Errorf("write of %q: it takes %d bytes, and a server may take no more than 1 MB (jute.maxbuffer)", key, size))
+		return is, false, driver.Unsupported(fmt.Errorf("write of %q: it takes %d bytes, and a server may accept no more than 1 MB (jute.maxbuffer)", key, size))
 	}
 	if step.Claim {
 		requests = append(requests, wire.GetData(path))
@@ -113,7 +113,7 @@ func (s *Store) makeFolders(ctx context.Context, path string) error {
 			denied = path[:i]
 		case wire.NoNode:
 			if denied != "" {
-				return driver.Permanent(fmt.Errorf("node %s is not there, and this user may not make it: have it made by one who may, or name that user: %w", denied, wire.NoAuth))
+				return driver.Permanent(fmt.Errorf("node %s does not exist, and this user may not create it: have a user that may create it, or name that user here: %w", denied, wire.NoAuth))
 			}
 			return s.refused(code)
 		default:

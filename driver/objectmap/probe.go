@@ -34,7 +34,7 @@ func Probe(ctx context.Context, objects Objects, prefix string) (plainDelete boo
 		err = left
 	}
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return false, fmt.Errorf("trial of the store by object %q: %w", t.name, err)
+		return false, fmt.Errorf("trial of the store with object %q: %w", t.name, err)
 	}
 	return plainDelete, err
 }
@@ -60,7 +60,7 @@ func (t *trial) run() error {
 		return unsound("the server gives a written object no tag")
 	}
 	t.tag = created
-	if err := t.refused(t.name, second, "", "the server wrote over an object that it was to create only if absent"); err != nil {
+	if err := t.refused(t.name, second, "", "the server overwrote an object that it was to create only if absent"); err != nil {
 		return err
 	}
 	swapped, err := t.put(t.name, second, created)
@@ -73,22 +73,22 @@ func (t *trial) run() error {
 		return unsound("the server gave an object the same tag after its content had changed")
 	}
 	t.tag, t.former = swapped, created
-	if err := t.refused(t.name, first, created, "the server replaced an object although it had another tag than the condition names"); err != nil {
+	if err := t.refused(t.name, first, created, "the server replaced an object although its tag did not match the condition"); err != nil {
 		return err
 	}
-	if err := t.refused(t.name+"-absent", first, swapped, "the server created an object that it was to replace only under a certain tag"); err != nil {
+	if err := t.refused(t.name+"-absent", first, swapped, "the server created an object that it was to replace only if its tag matched"); err != nil {
 		return err
 	}
 	body, tag, err := t.objects.Get(t.ctx, t.name)
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
-		return unsound("the server does not show an object that was just written")
+		return unsound("the server does not return an object that was just written")
 	case err != nil:
 		return err
 	case string(body) != second:
-		return unsound("the server does not show what was last written")
+		return unsound("the server does not return what was last written")
 	case tag != swapped:
-		return unsound("the server shows an object under another tag than it gave the write")
+		return unsound("the server returns an object with another tag than it gave the write")
 	}
 	return nil
 }

@@ -288,7 +288,7 @@ func (s *Store) put(ctx context.Context, key string, was state, rec driver.Recor
 	case err != nil:
 		return state{}, err
 	case tag == "":
-		return state{}, fmt.Errorf("object %q was written, and has %w", name, errNoTag)
+		return state{}, fmt.Errorf("object %q was written, but has %w", name, errNoTag)
 	}
 	return state{rec: rec, tag: tag}, nil
 }

@@ -128,7 +128,7 @@ func TestUnknownOutcome(t *testing.T) {
 // anything is written. It stays refused without more requests.
 func TestTrial(t *testing.T) {
 	for fault, says := range map[string]string{
-		"ignores conditions":  "wrote over an object that it was to create only if absent",
+		"ignores conditions":  "overwrote an object that it was to create only if absent",
 		"creates on If-Match": "created an object that it was to replace",
 		"keeps the tag":       "the same tag after its content had changed",
 	} {

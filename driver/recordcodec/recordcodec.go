@@ -101,7 +101,7 @@ func DecodeRequests(text string) ([]driver.Request, error) {
 	}
 	list := r.requests()
 	if len(r.members) != 1 {
-		r.fail("requests", "is not a list alone")
+		r.fail("requests", "is not just a list")
 	}
 	if r.err != nil {
 		return nil, unreadable(r.err)
@@ -234,36 +234,36 @@ func open(text, in string) (*reader, error) {
 func openAny(text, in string) (*reader, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
-		return nil, errors.New("it is no object of JSON")
+		return nil, errors.New("it is not a JSON object")
 	}
 	r := &reader{in: in}
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
-			return nil, fmt.Errorf("it is no object of JSON: %w", err)
+			return nil, fmt.Errorf("it is not a JSON object: %w", err)
 		}
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
-			return nil, fmt.Errorf("it is no object of JSON: %w", err)
+			return nil, fmt.Errorf("it is not a JSON object: %w", err)
 		}
 		text, ok := name.(string)
 		if !ok {
-			return nil, errors.New("it is no object of JSON")
+			return nil, errors.New("it is not a JSON object")
 		}
 		if has(r.members, text) {
-			return nil, fmt.Errorf("%s is there twice", r.name(text))
+			return nil, fmt.Errorf("%s occurs twice", r.name(text))
 		}
 		var plain bytes.Buffer
 		if err := json.Compact(&plain, value); err != nil {
-			return nil, fmt.Errorf("it is no object of JSON: %w", err)
+			return nil, fmt.Errorf("it is not a JSON object: %w", err)
 		}
 		r.members = append(r.members, member{name: text, raw: plain.String()})
 	}
 	if _, err := d.Token(); err != nil {
-		return nil, fmt.Errorf("it is no object of JSON: %w", err)
+		return nil, fmt.Errorf("it is not a JSON object: %w", err)
 	}
 	if d.InputOffset() != int64(len(text)) {
-		return nil, errors.New("there is something behind the object of JSON")
+		return nil, errors.New("there is more text after the JSON object")
 	}
 	return r, nil
 }
@@ -352,13 +352,13 @@ func (r *reader) token(member string) uint64 {
 }
 
 func (r *reader) duration(member string) time.Duration {
-	s, ok := value(r, member, "a duration of Go", quoted)
+	s, ok := value(r, member, "a Go duration", quoted)
 	if !ok {
 		return 0
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d <= 0 {
-		r.fail(member, "is %q, not a duration longer than nothing", s)
+		r.fail(member, "is %q, not a duration above 0", s)
 		return 0
 	}
 	return d
@@ -371,7 +371,7 @@ func (r *reader) time(member string) time.Time {
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if t = t.UTC(); err != nil || t.IsZero() || t.Year() < 0 || t.Year() > 9999 {
-		r.fail(member, "is %q, not a time of RFC 3339", s)
+		r.fail(member, "is %q, not an RFC 3339 time", s)
 		return time.Time{}
 	}
 	return t
@@ -395,7 +395,7 @@ func (r *reader) record() driver.Record {
 	drift, ok := value(r, "drift", "a number", func(raw string) (float64, error) { return strconv.ParseFloat(raw, 64) })
 	// Not a negative zero: it would be written, and read as no drift.
 	if rec.Drift = drift; ok && !(drift >= 0 && drift < 1 && !math.Signbit(drift)) {
-		r.fail("drift", "is %v, not a number from 0 to less than 1", drift)
+		r.fail("drift", "is %v, not a number of at least 0 and below 1", drift)
 	}
 	rec.Priority, _ = value(r, "priority", "a whole number", strconv.Atoi)
 	rec.Data, _ = value(r, "data", "base64", decoded[[]byte])

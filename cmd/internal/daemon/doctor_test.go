@@ -41,7 +41,7 @@ func TestEngineOfThePage(t *testing.T) {
 	}
 	found := examine(at, options)(t.Context())
 	if !slices.ContainsFunc(found, func(f driver.Finding) bool {
-		return f.Check == "file" && f.Level == driver.LevelWarn && strings.HasPrefix(f.Finding, "anybody can write it")
+		return f.Check == "file" && f.Level == driver.LevelWarn && strings.HasPrefix(f.Finding, "any user can write it")
 	}) {
 		t.Errorf("nothing is said of a file that anybody can write: %+v", found)
 	}

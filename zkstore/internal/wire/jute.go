@@ -51,7 +51,7 @@ func (w *Writer) Bytes(v []byte) {
 	w.buf = append(w.buf, v...)
 }
 
-var errShort = errors.New("the message ends in the midst of a value")
+var errShort = errors.New("the message ends within a value")
 
 // Reader takes the bytes of a reply apart. After the first error all values are zero.
 type Reader struct {

@@ -62,7 +62,7 @@ func (l *link) begin() error {
 	r.Int()
 	timeout := time.Duration(r.Int()) * time.Millisecond
 	if r.Err() != nil || timeout <= 0 {
-		return errors.Join(errors.New("the server began no session"), r.Err())
+		return errors.Join(errors.New("the server opened no session"), r.Err())
 	}
 	l.session = timeout
 	if l.c.options.Digest == "" {
@@ -107,7 +107,7 @@ func (l *link) read() ([]byte, error) {
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if n > MaxMessage {
-		return nil, fmt.Errorf("the server sends a message of %d bytes: that is no ZooKeeper", n)
+		return nil, fmt.Errorf("the server sent a message of %d bytes: it is not ZooKeeper", n)
 	}
 	message := make([]byte, n)
 	_, err := io.ReadFull(l.in, message)
@@ -233,7 +233,7 @@ func (l *link) answer(xid int32, reply Reply) error {
 	l.mu.Lock()
 	if len(l.waiting) == 0 || l.waiting[0].xid != xid {
 		l.mu.Unlock()
-		return fmt.Errorf("an answer to request %d, for which nobody waits", xid)
+		return fmt.Errorf("an answer to request %d, which is not under way", xid)
 	}
 	w := l.waiting[0]
 	l.waiting[0] = nil
