@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admin has what operators do about locks that others hold, or have left: they free
-// those of the dead, take one from a holder that does not answer, clear a store of what
-// nobody needs, and raise its tokens after a loss. Its functions act through a
-// [tenure.Client], whose owner name the history shows.
+// Package admin has the operations of operators on locks that others hold, or have left:
+// release the locks of dead holders, revoke the lock of a holder that does not answer,
+// delete unused records from a store, and raise its tokens after a loss. Its functions act
+// through a [tenure.Client], whose owner name the history shows.
 //
 // # Guarantees
 //
-// Nothing here frees a lock while its holder may act, and nothing deletes what may be in
-// use: a holder that has shown a sign of life within its lease is alive. Each write names
+// No function frees a lock while its holder may act, or deletes a record that may be in
+// use: a holder that has written a heartbeat within its lease is alive. Each write names
 // the record that it replaces.
 //
 // # What is not guaranteed

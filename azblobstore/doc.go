@@ -32,16 +32,16 @@
 //
 //   - Tokens after a blob was lost: by a rule of lifecycle management, by hand, or because
 //     the account failed over to its secondary location, which is behind. Stop all programs
-//     then, and raise the tokens by the client's RaiseTokens.
+//     then, and raise the tokens with the client's RaiseTokens.
 //   - Anything while a rule of lifecycle management moves blobs to the archive, or a policy
 //     makes them immutable: such a lock cannot be written.
-//   - A watch. Those that wait for a lock poll; package notify tells of releases in milliseconds.
+//   - A watch. Waiters for a lock poll; package notify reports releases in milliseconds.
 //
 // # Cost
 //
 // Each heartbeat is a Put Blob, which Azure bills at about $5.50 a million in the hot tier:
 // with a lease of 15 s that is $4.75 a month for each holder or session, and $1.19 with one of
 // 60 s. With soft delete or versioning each of them is kept, and paid for, until its time is
-// over. The library of Azure brings Apache Arrow along: a build that is not cached takes
-// about 40 s of processor time more.
+// over. The library of Azure depends on Apache Arrow: an uncached build takes about 40 s more
+// processor time.
 package azblobstore

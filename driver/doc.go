@@ -7,8 +7,8 @@
 //
 // A store is a linearizable map from key to a small [Record] with
 // compare-and-swap on the record's version and token. That is all a store has
-// to be: it keeps no time, runs nothing in the background but what keeps a watch
-// alive, and knows nothing of leases. Everything about time, retry, jitter and
+// to be: it keeps no time, runs nothing in the background except for its
+// watches, and knows nothing of leases. Everything about time, retry, jitter and
 // renewal lives above it, in one place, so that all stores behave alike.
 //
 // # Invariants
@@ -17,8 +17,8 @@
 //
 //  1. A key has at most one live holder.
 //  2. The token of a key rises by one with every change of holder, for the
-//     life of the key, across release, expiry and takeover: it leaves no gap, but
-//     by a [Raiser], when all programs are stopped.
+//     life of the key, across release, expiry and takeover. Only a [Raiser]
+//     leaves a gap, when all programs are stopped.
 //  3. Renewing and releasing name the exact version and token, and fail
 //     otherwise.
 //  4. Once another holder is granted, the former term can never be renewed.
@@ -38,19 +38,19 @@
 // A session is a record of its own, under a key that begins with
 // [SessionPrefix] and an id that is never used again. Its holder renews it like a
 // lock. A held record whose Session names it is written only when the lock
-// changes hands, and so one heartbeat keeps any number of locks. A store treats
+// changes hands, and so one heartbeat renews any number of locks. A store treats
 // the record of a session as any other: Claim opens it, if the key is absent;
-// Swap renews it, lays requests into it, and closes it; Delete removes it in the
-// end. For a store sessions come to this:
+// Swap renews it, adds requests, and closes it; Delete removes it in the end. For
+// a store, sessions mean this:
 //
-//   - Claim takes Released alone. A Closed record is in its way, for the late
-//     duplicate of the Claim that opened the session as well: the session would
-//     live again, and with it all locks that it has left.
+//   - Claim takes only Released. A Closed record blocks it, also for a late
+//     duplicate of the Claim that opened the session: otherwise the session
+//     would live again, and with it all locks that it has left.
 //   - A record that names a session looks dead, since its beat does not change. A
 //     program that does not know of sessions, such as an older version on the same
 //     database or another client of the same table, must not read it as a lock
-//     whose holder is gone. Store it so that they cannot understand it, in a state
-//     of its own for example.
+//     whose holder is gone. Store it so that they cannot decode it, in a state of
+//     its own for example.
 //   - When a client closes a session, the next strong read of every other client
 //     shows it, and only a strong read that finds no session proves that it does
 //     not exist. Get with Eventual promises no more than for locks.
@@ -62,11 +62,11 @@
 // the engine can be restored from a backup.
 //
 //   - Decide conditions on the engine, in one atomic step, never by reading
-//     first and writing after. On an engine that compares a revision of its own a
+//     first and writing after. On an engine that compares a revision of its own, a
 //     store may remember which revision a version and token had: that is a guess,
-//     which the engine decides. After an answer that the guess was wrong a call may
-//     read and try again, a bounded number of times; after an outcome that is unknown
-//     never.
+//     which the engine checks. If the engine answers that the guess was wrong, a call
+//     may read and try again, a bounded number of times. After an unknown outcome it
+//     must not.
 //   - A counter that the engine keeps for a key, and that begins again with the key's
 //     next life, does not stand for version and token: a late heartbeat of a record
 //     that was deleted would be applied to its successor.
@@ -76,15 +76,15 @@
 //     unknown: that is always a safe answer, and a wrong "not applied" never is.
 //   - Never sleep, retry, log, or read a clock; switch off the retries of
 //     writes that an engine's client library makes by itself. A hidden retry
-//     of a write that had been applied looks like a lost race. What keeps a watch
-//     alive is the exception: it may connect again, with pauses, for as long as there
-//     is a watch. Then it calls all hints, since nobody knows what has changed
-//     meanwhile. Where an engine limits how often a key is written or read, return
-//     [Throttled], and the caller comes again later; package gcsstore spaces its writes
-//     of an object instead, within the context, since the limit is one a second.
+//     of a write that had been applied looks like a lost race. Watches are the
+//     exception: a store may connect again, with pauses, for as long as there is a
+//     watch. Then it calls all hints, since the changes in between are not known. Where
+//     an engine limits how often a key is written or read, return [Throttled], and the
+//     caller tries again later; package gcsstore spaces its writes of an object
+//     instead, within the context, since the limit is one a second.
 //   - Return soon after the context of a call is done, with the outcome
-//     unknown if the engine may still carry it out. Do not have the
-//     engine cancel a write where that could show to others what is not yet safe.
+//     unknown if the engine may still carry it out. Do not have the engine cancel
+//     a write where that could show an unsafe write to others.
 //   - Keep fields that you do not know, where the engine can hold them: an
 //     older version of a program may renew a record of a newer one. The heartbeats,
 //     data, requests and the release of a term keep them; the next term, and a

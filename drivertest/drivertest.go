@@ -14,14 +14,14 @@
 //		})
 //	}
 //
-// A store that passes, and for which nothing was skipped, needs no other tests of
-// what package driver says; only of what is its own, such as its schema and the
-// sorting of its engine's errors.
+// A store that passes without skipped tests needs no other tests of the contract
+// of package driver; only of what is its own, such as its schema and the sorting
+// of its engine's errors.
 //
-// What the suite cannot see on the engine that it is given is skipped, and says so:
-// stale reads need a cluster (Harness.Servers), calls that end with their contexts an
-// engine that can be stopped (Harness.Hang), and what other versions have written
-// something that plants it.
+// The suite skips what it cannot check on the given engine, and says so: stale reads
+// need a cluster (Harness.Servers), calls that end with their contexts need an engine
+// that can be stopped (Harness.Hang), and records of other versions need a function
+// that plants them.
 package drivertest
 
 import (

@@ -14,10 +14,10 @@
 //	}
 //	client, err := tenure.New(store, nil)
 //
-// [CreateTable] makes the table. The item is that of the Amazon DynamoDB Lock
-// Client for Java, with Tenure's own attributes beside, so that a table may be
-// shared with that client, or with cirello.io/dynamolock, while a fleet moves;
-// see [Options.SharedTable] and [Options.Dialect].
+// [CreateTable] creates the table. An item has the format of the Amazon
+// DynamoDB Lock Client for Java, plus Tenure's own attributes, so that a table
+// may be shared with that client, or with cirello.io/dynamolock, while a fleet
+// migrates; see [Options.SharedTable] and [Options.Dialect].
 //
 // # Guarantees
 //
@@ -25,16 +25,16 @@
 //     write. What was read before decides nothing.
 //   - Acquiring a lock that is free or released, each heartbeat and each release is
 //     one request. If the lock is held, the same request returns the holder's
-//     record. The token is counted by DynamoDB. A client that only tries, and knows
-//     nothing of the lock, reads it before that, since a write that is refused is
-//     billed: see [Store.ChargesRefusals].
+//     record. DynamoDB counts the token. A client that only tries, and knows
+//     nothing of the lock, reads it first, since a refused write is billed: see
+//     [Store.ChargesRefusals].
 //   - Every error says whether the write was applied, was not, or may have been,
 //     and what to do. The SDK's retries are switched off for these calls: a
-//     second attempt of a write whose first reply was lost would take the
+//     second attempt of a write whose first reply was lost would mistake the
 //     caller's own record for another's.
-//   - A row that cannot be understood, whichever client wrote it, is an error that
-//     matches [driver.ErrUnreadable], never a lock that is free.
-//   - What Tenure does not know in a row is left there.
+//   - An item that cannot be decoded, whichever client wrote it, is an error that
+//     matches [driver.ErrUnreadable], never a free lock.
+//   - Attributes that Tenure does not know stay as they are.
 //
 // # What is not guaranteed
 //
@@ -44,25 +44,25 @@
 //   - Tokens, if another client writes the table and SharedTable is not set, or
 //     if the table is restored from a backup, which has older tokens, until they
 //     are raised by the client's RaiseTokens, or "tenure tokens raise".
-//   - Locks, if the table has a time to live on an attribute of theirs.
-//   - A hint that a lock was released: DynamoDB has none, so a waiter sees it
-//     at its next poll, within the client's RefreshPeriod.
+//   - Locks, if the table's time to live (TTL) uses an attribute that locks have.
+//   - A hint that a lock was released: DynamoDB has no watches, so a waiter
+//     sees the release at its next poll, within the client's RefreshPeriod.
 //
 // # Fencing
 //
-// A lease cannot stop a write that is on its way. [Fence] guards items of the
-// program's own one by one, [FenceItem] whole transactions.
+// A lease cannot stop a write that is on its way. [Fence] guards single items
+// of the program, [FenceItem] whole transactions.
 //
 // # Items
 //
 // A lock's item has the attributes ownerName, leaseDuration,
-// recordVersionNumber, isReleased and data of the Java client. Besides,
-// fencingToken is the token, stamp the recordVersionNumber that Tenure wrote
-// last (another one has written since if they differ), tenureState the state,
-// tenure what else a record has, as text of package recordcodec, and tenureBefore
-// how the term before ended. A lock under a session, and a session's own item, have the
-// leaseDuration "session", which no other client can parse: they are not to be
-// taken, although a lock under a session is written only when it changes hands.
-// Keys that begin with "tenure/" are not locks: the history of locks, sessions,
-// and, in a table that is shared, the tokens of locks.
+// recordVersionNumber, isReleased and data of the Java client. In addition,
+// fencingToken is the token, stamp the recordVersionNumber that Tenure wrote last
+// (another client has written since if they differ), tenureState the state, tenure the
+// rest of the record, as text of package recordcodec, and tenureBefore the end of the
+// term before. A lock under a session, and a session's own item, have the leaseDuration
+// "session", which no other client can parse, so that no client takes them, although a
+// lock under a session is written only when it changes hands. Keys that begin with
+// "tenure/" are not locks: the history of locks, sessions, and, in a table that is
+// shared, the tokens of locks.
 package dynamostore

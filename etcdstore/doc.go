@@ -15,19 +15,20 @@
 // # Guarantees
 //
 //   - Claim, Swap and Delete are one transaction of etcd each, which compares the
-//     revision of the record. What stands in the way of one comes with its answer.
-//   - A free lock is taken, renewed and released by one request each. A lock that was
-//     released by another process, and that this one has not seen since, takes two.
+//     revision of the record. A refusal returns the current record.
+//   - Taking a free lock, renewing it and releasing it take one request each. Taking
+//     a lock that another process has released, and that this one has not read since,
+//     takes two.
 //   - Strong reads are linearizable, also through a member that is behind.
-//   - A watch tells of a release, of a request and of a deletion. No heartbeat reaches a
+//   - A watch reports a release, a request and a deletion. Heartbeats do not reach a
 //     watcher.
 //   - What a later version of Tenure writes into a record is kept.
 //
 // # What is not guaranteed
 //
-//   - Anything that the cluster has lost. After a restore from a snapshot, tokens that
-//     were given are given again: stop all programs, and raise the tokens by the
-//     client's RaiseTokens, or "tenure tokens raise".
+//   - Anything that the cluster has lost. After a restore from a snapshot, tokens are
+//     granted a second time: stop all programs, and raise the tokens with the client's
+//     RaiseTokens, or "tenure tokens raise".
 //   - Writes when the quota is full. etcd keeps every write until it is compacted, and
 //     by default it compacts nothing: a lock that is held writes 1 kB each heartbeat,
 //     29 MB a day at 3 s. When the quota (2 GB by default) is used up, the cluster
@@ -38,7 +39,7 @@
 //
 // Below [Options.Prefix] there are three keys for a record. "r/" and its key has the
 // record, as text of package recordcodec. "w/" and its key is written with each change
-// that somebody waits for: it is what watches watch. "d/" and its key has the data of
+// that waiters must see: it is what watches watch. "d/" and its key has the data of
 // the holder, if they are long, so that heartbeats do not store them again. All three
 // change in one transaction.
 //
@@ -50,5 +51,5 @@
 // kept alive (https://github.com/etcd-io/etcd/issues/15247).
 //
 // Tokens are Tenure's own, too. They have no gaps, so that the history of a lock can be
-// read by its tokens; a revision of etcd has.
+// read by its tokens; revisions of etcd have gaps.
 package etcdstore

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fence guards what a lock's holder writes to, at the place where it is
-// written: a guard remembers the highest fencing token that it has seen of each
-// resource, and refuses a lower one.
+// written: a guard remembers the highest fencing token that it has seen for
+// each resource, and refuses lower ones.
 //
 // A lease alone cannot do that. Its holder can be paused between its last check
 // and its write, and write after another has begun. Only the resource can still
@@ -33,19 +33,19 @@
 //
 // # What is not guaranteed
 //
-// A guard learns of a new holder by its first request. Until then the former
-// one's late write passes. So a new holder that reads before it writes sends
-// Admit first: what it reads after that stays as it is.
+// A guard learns of a new holder by its first request. Until then a late
+// write of the former holder passes. So a new holder that reads before it
+// writes sends Admit first: what it reads after that stays as it is.
 //
 // A guard believes the token that it is given. The resource decides which caller
 // may write under which lock, and a token that is too high, by a slip or on
 // purpose, shuts the true holder out until Forget is called.
 //
-// Tokens of two locks cannot be compared. A resource must be written under one
-// lock always.
+// Tokens of two locks cannot be compared. A resource must always be written
+// under the same lock.
 //
-// A guard does not make a write happen once: a holder that asks again after a
-// lost reply, under the same token, is let in again.
+// A guard does not make a write happen once: a holder that repeats a request
+// after a lost reply, under the same token, is admitted again.
 //
-// Ways to the resource that do not lead through the guard are not guarded.
+// Writes to the resource that do not go through the guard are not guarded.
 package fence

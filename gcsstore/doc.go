@@ -20,26 +20,26 @@
 //   - A heartbeat, a release and a takeover take one request; the claim of a lock takes one
 //     if this store has seen it last, else two.
 //   - Reads are strong, also in a bucket that all may read: objects are not to be cached.
-//   - An upload that breaks off is never an object: its checksum goes before it.
+//   - A truncated upload never becomes an object: its checksum is sent before it.
 //   - Before its first write a store tries the server with writes that must fail, and
 //     refuses a server that applies any of them: see [Options.TrustServer].
 //   - What a later version of Tenure writes into a record is kept.
 //
 // # What is not guaranteed
 //
-//   - More than about one write a second to one lock: the service answers 429 to those that
-//     come sooner. After such an answer the store holds its next write of that object back
-//     until a second has passed. A lock that changes hands each second is too busy for it.
-//   - Anything through the client of storage.NewGRPCClient: its first error ends it, in a
-//     sentence that says so. The client is that of storage.NewClient, which speaks HTTP.
-//   - A short wait for a connection that the network has forgotten without a word: the client
-//     finds it out after 46 s. See [Options.CloseIdleConnections].
-//   - That a read is one request if its answer breaks off in the middle: the client asks for
-//     the rest.
+//   - More than about one write a second to one lock: the service answers 429 to writes
+//     that come sooner. After such an answer the store holds its next write of that object
+//     back until a second has passed. A lock that changes hands each second is too busy for
+//     it.
+//   - Anything through the client of storage.NewGRPCClient: its first error says so and
+//     ends it. Use the client of storage.NewClient, which speaks HTTP.
+//   - A short wait on a connection that the network has dropped silently: the client notices
+//     it after 46 s. See [Options.CloseIdleConnections].
+//   - One request for a read whose answer is cut off: the client asks for the rest.
 //   - Tokens after an object was lost: by a lifecycle rule, by hand, or because another
-//     bucket took the place of this one. Stop all programs then, and raise the tokens by the
-//     client's RaiseTokens.
-//   - A watch. Those that wait for a lock poll; package notify tells of releases in milliseconds.
+//     bucket took the place of this one. Stop all programs then, and raise the tokens with
+//     the client's RaiseTokens.
+//   - A watch. Waiters for a lock poll; package notify reports releases in milliseconds.
 //
 // # Cost
 //

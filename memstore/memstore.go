@@ -5,7 +5,7 @@
 // what a store does, and the store for unit tests of programs that use Tenure:
 // clients that are given the same [Store] contend for the same locks.
 //
-// It excludes nobody outside the process.
+// It excludes no other process.
 package memstore
 
 import (

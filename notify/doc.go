@@ -4,9 +4,9 @@
 // Package notify carries the hints of [github.com/tenurelock/tenure.Options.Notify] over
 // UDP.
 //
-// A store without a watch, such as DynamoDB, tells nobody that a lock is free: a process
-// that waits finds it half a refresh period later. With notifications the holder tells it, in the
-// time that a datagram takes. A process that asks a holder to stop need not wait for the
+// A store without a watch, such as DynamoDB, does not report that a lock is free: a waiting
+// process notices it half a refresh period later. With notifications the holder reports it, in
+// the time that a datagram takes. A process that asks a holder to stop need not wait for the
 // holder's next heartbeat.
 //
 //	udp, err := notify.Listen("192.0.2.7:4711", nil)
@@ -16,9 +16,9 @@
 //
 // # Guarantees
 //
-// None. A datagram may be lost, late, doubled or forged: it changes no right, and costs
-// a bounded number of requests. A port that is blocked makes nothing slower than it is
-// without notifications.
+// None. A datagram may be lost, late, duplicated or forged: it never grants or ends a
+// lease, and costs a bounded number of requests. A blocked port makes nothing slower
+// than it is without notifications.
 //
 // # What others can do
 //

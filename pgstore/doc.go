@@ -18,28 +18,28 @@
 // not the data of the record.
 //
 // A connection is a process of the server. [Open] makes at most 16, and one more listens if
-// something is watched. A process with many locks holds them under a session: one heartbeat
-// for all.
+// something is watched. A process with many locks should hold them under a session: one
+// heartbeat for all.
 //
 // # Safety
 //
-// Every write waits until it is safe (synchronous_commit is set in its statement), whatever
-// the role and the server have set. With a synchronous standby that means: on two machines.
-// Without one a fail-over loses what was answered last, and with it tokens: a lock can be
-// granted twice within one lease, under one token. So have automatic fail-over with
-// synchronous replication alone, or treat a fail-over like a restored backup: see
-// docs/guides/postgres.md.
+// Every write waits until it is durable (synchronous_commit is set in its statement),
+// whatever the settings of the role and the server. With a synchronous standby it is then
+// on two machines. Without one, a fail-over loses the last confirmed writes, and their
+// tokens: a lock can be granted twice within one lease, under one token. So use automatic
+// fail-over only with synchronous replication, or treat a fail-over like a restored backup:
+// see docs/guides/postgres.md.
 //
-// While a commit waits for a standby nobody sees it. If the wait is broken off, everybody
-// sees it, though a fail-over would lose it. So the store never asks the server to cancel:
-// a call whose context ends leaves its statement behind, and the connection serves again
-// when the server has answered.
+// While a commit waits for a standby, it is not visible. If the wait is cancelled, it
+// becomes visible, though a fail-over would lose it. So the store never asks the server to
+// cancel: a call whose context ends abandons its statement, and the connection is used
+// again when the server has answered.
 //
 // The user's own writes can be guarded in their transaction: [Store.Guard].
 //
 // # Poolers
 //
-// Behind a pooler that pools transactions add default_query_exec_mode=exec to the URL, for
-// prepared statements are of a connection, and say by [Options] where the store listens:
-// at the server itself, or not at all. The store says so if LISTEN gets no notifications.
+// Behind a transaction pooler, add default_query_exec_mode=exec to the URL, since prepared
+// statements belong to a connection, and set [Options.Listen]: to the server itself, or
+// off. The store reports an error if LISTEN gets no notifications.
 package pgstore

@@ -27,13 +27,13 @@
 //
 // # What is not guaranteed
 //
-//   - Anything on a server that keeps the conditions only when nobody else writes. No trial
-//     of one process finds that: "tenure doctor" races 16 writers, and the guide to object
-//     stores names the servers that are known to be sound.
+//   - Anything on a server that keeps the conditions only without concurrent writes. No
+//     trial of a single process finds that: "tenure doctor" races 16 writers, and the guide
+//     to object stores names the servers that are known to be sound.
 //   - Tokens after an object was lost: by a lifecycle rule, by hand, or because another
 //     bucket, a replica, took the place of this one. Stop all programs then, and raise the
-//     tokens by the client's RaiseTokens, or "tenure tokens raise".
-//   - A watch. Those that wait for a lock poll; package notify tells of releases in milliseconds.
+//     tokens with the client's RaiseTokens, or "tenure tokens raise".
+//   - A watch. Waiters for a lock poll; package notify reports releases in milliseconds.
 //
 // # Cost
 //

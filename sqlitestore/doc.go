@@ -19,25 +19,25 @@
 //     requests before a power loss may be lost, which at worst means that a lock
 //     is free one lease later, or that a request must be made again. A crash of a
 //     process loses nothing.
-//   - A process that is killed in the midst of a write leaves the write made as
-//     a whole or not at all.
-//   - Goroutines of one store never keep each other out: their writes line up,
-//     and those that wait share one transaction, and one sync of the disk.
-//     While another process writes, a write waits for it, for at most 0.1 seconds.
-//     After that its error matches [driver.ErrNotApplied].
-//   - A file that is no database, another application's, corrupt, or made by a
-//     newer version is refused and left as it is.
+//   - If a process is killed during a write, the write is applied as a whole or
+//     not at all.
+//   - Goroutines of one store never lock each other out: their writes are queued,
+//     and waiting writes share one transaction, and one sync of the disk. While
+//     another process writes, a write waits for it, for at most 0.1 seconds. After
+//     that its error matches [driver.ErrNotApplied].
+//   - A file that is not a database, belongs to another application, is
+//     corrupt, or was created by a newer version is refused and left as it is.
 //   - A store whose files are moved, replaced or deleted while it is open
 //     refuses to go on, for good, with an error that matches [driver.ErrReplaced].
-//     Otherwise it would hold locks beside the programs that open what is there then. On
-//     Linux it knows within milliseconds, by inotify, and package tenure ends all
-//     leases then. Elsewhere, without an inotify instance, and if a folder above
-//     was moved, something was mounted, or a symbolic link in the name that was
-//     given to [Open] was turned, the next heartbeat finds out; until then there
-//     may be two holders. [New] is given a database, and knows of no such links.
-//   - A file that can be seen to have a second name is refused when it is opened:
-//     hard links, and a file that is a mount by itself. See "What is not
-//     guaranteed" for those that cannot be seen.
+//     Otherwise it would hold the same locks as programs that open the new files. On
+//     Linux inotify reports it within milliseconds, and package tenure then ends all
+//     leases. Elsewhere, without an inotify instance, and if a folder above was moved,
+//     something was mounted, or a symbolic link in the name that was given to [Open] was
+//     changed, the next heartbeat finds out; until then there may be two holders. [New]
+//     gets a database, and does not know of such links.
+//   - A file with a visible second name is refused when it is opened: hard links,
+//     and a file that is a mount itself. See "What is not guaranteed" for
+//     invisible ones.
 //
 // # Fencing in the same file
 //
@@ -45,13 +45,13 @@
 // before each write only makes that rare. If what the holder writes is in an
 // SQLite database, too, put the locks into the same one: [New] keeps them in a
 // table beside the program's own, and [Guard], called in the program's own
-// transaction, refuses it if the lock is another's by now, and keeps others from
-// taking it until the transaction ends.
+// transaction, returns an error if another has taken the lock, and keeps others
+// from taking it until the transaction ends.
 //
 // # What is not guaranteed
 //
 //   - Locks between hosts. SQLite's write-ahead log needs memory that all users
-//     of the file share, and the locks of NFS and SMB are not to be trusted: see
+//     of the file share, and the locks of NFS and SMB are not reliable: see
 //     https://www.sqlite.org/wal.html and https://www.sqlite.org/howtocorrupt.html.
 //     On Linux, Open refuses network file systems that it knows; see
 //     [Options.AllowNetworkFS]. FUSE and a folder shared with a virtual machine
@@ -60,46 +60,45 @@
 //     SQLite, even to copy them: closing a file drops the locks that SQLite has
 //     on it in that process. The same goes for a second copy of SQLite in the
 //     process. To copy a database use VACUUM INTO or .backup of the sqlite3 shell.
-//   - One holder, if programs come to the file by two names. Log and index are
-//     beside the name, so that each name has its own, and both grant the same lock
-//     under the same token. Give containers the folder, never the file:
-//     "docker run -v /srv/locks:/srv/locks", not "-v /srv/locks.db:/locks.db". What
-//     Open cannot see is a hard link that is made while the file is open, the
-//     original of a mount that was made elsewhere, and two overlays over one lower
-//     file, which is what a database in a container's image is: two containers have
-//     two databases.
-//   - Anything against users that may write the folder, or the files: the folder
-//     must be trusted, and so must all of them. They can take any lock, and replace
-//     the files. By what they put in the place of FILE-notify they cannot make a
-//     program write to another file, or hang it.
-//   - That Open and Close return soon. Open waits up to five seconds for others;
+//   - One holder, if programs use the file by two names. Each name has a log and an
+//     index of its own, so both grant the same lock under the same token. Give
+//     containers the folder, never the file: "docker run -v /srv/locks:/srv/locks",
+//     not "-v /srv/locks.db:/locks.db". Open cannot see a hard link that is created
+//     while the file is open, the original of a mount that was made elsewhere, and
+//     two overlays over one lower file, such as a database in a container's image:
+//     two containers have two databases.
+//   - Anything against users that may write the folder, or the files: all of them
+//     must be trusted. They can take any lock, and replace the files. By replacing
+//     FILE-notify they cannot make a program write to another file, or hang.
+//   - Fast returns of Open and Close. Open waits up to five seconds for others;
 //     Close waits for the disk.
-//   - A short log, while somebody keeps a read transaction open: it grows until
-//     that ends.
+//   - A short log, while any process keeps a read transaction open: it grows
+//     until that ends.
 //
 // # Files
 //
-// Beside FILE are FILE-wal and FILE-shm, SQLite's own, while somebody has it
-// open, and on Linux FILE-notify, through which processes tell each other of
+// Beside FILE are FILE-wal and FILE-shm, SQLite's own, while any process has it
+// open, and on Linux FILE-notify, through which processes notify each other of
 // releases, reservations and requests. FILE-notify holds nothing that matters and
 // may be deleted.
 //
-// What Open makes is for its user alone, mode 0600, or what [Options.Mode] says:
-// a user that may only read FILE-shm can put a lock on it that keeps everybody from
-// writing, and so takes every lease away. SQLite gives its own files the permissions of
-// FILE. Permissions of files that are there are never changed.
+// Files that Open creates are for its user alone, mode 0600, or [Options.Mode]: a user
+// that may only read FILE-shm can put a lock on it that keeps all others from writing,
+// and so ends every lease. SQLite gives its own files the permissions of FILE.
+// Permissions of existing files are never changed.
 //
 // The table is meant to be read by people:
 //
 //	sqlite3 -readonly FILE "SELECT key, state, owner, token, session, since, requests FROM tenure_records"
 //
-// All writes leave columns of your own alone. If you change a row by hand, give it
-// a new version, or a holder will not notice.
+// Writes leave columns that you add alone. If you change a row by hand, give it a
+// new version, or a holder will not notice.
 //
-// In the row of a lock that is held under a session, session says which; its
-// beat is that of the row tenure/session/ID. Sessions are alive or closed.
+// The row of a lock that is held under a session names it in the column
+// session; the beat is in the row tenure/session/ID. Sessions are alive or
+// closed.
 //
-// A file that another version of this package made is refused, with an error
-// that says what to do, if that version's table is another one: nothing in it is
-// guessed, and none of it changed.
+// A file of another version of this package is refused, with an error that says
+// what to do, if that version's table differs: nothing in it is guessed or
+// changed.
 package sqlitestore

@@ -13,28 +13,28 @@
 // # Guarantees
 //
 //   - Claim, Swap and Delete are one transaction of ZooKeeper each.
-//   - A free lock is taken, renewed and released by one round trip each; so is a strong
-//     look. It is as new as all that was confirmed before: a transaction of the whole
-//     ensemble that changes nothing leaves together with the read behind it. A sync would
-//     not do: the leader answers it before it has applied what a follower has confirmed.
-//   - A watch tells of a release, of a request and of a deletion. No heartbeat reaches a
+//   - Taking a free lock, renewing it, releasing it and a strong read take one round trip
+//     each. A strong read sees all writes that were confirmed before: it is sent together
+//     with a transaction of the whole ensemble that changes nothing. A sync would not do:
+//     the leader answers it before it has applied what a follower has confirmed.
+//   - A watch reports a release, a request and a deletion. Heartbeats do not reach a
 //     watcher, and a watch that was ended leaves nothing behind on the server.
-//   - What has not left this process when its context ends is never sent.
+//   - A request that has not been sent when its context ends is never sent.
 //   - Nothing depends on a session of ZooKeeper. If it expires, watches are set again.
 //   - What a later version of Tenure writes into a record is kept.
 //
 // # What is not guaranteed
 //
 //   - Anything that the ensemble has lost. After a restore of its data, or if they were
-//     wiped, tokens that were given are given again. After a restore, stop all programs,
-//     and raise the tokens by the client's RaiseTokens, or "tenure tokens raise".
+//     wiped, tokens are granted a second time. After a restore, stop all programs, and
+//     raise the tokens with the client's RaiseTokens, or "tenure tokens raise".
 //
 // # Layout
 //
 // Below [Options.Root] there are 64 folders, and below these a node for each record, by
 // its escaped key. The node's data are a line with the record's mark, and the record as
 // text of package recordcodec. The node has one child, which is named by the mark. The
-// mark is new with each change that somebody waits for. So the child tells a record from
+// mark is new with each change that waiters must see. So the child tells a record from
 // the next record under its key, which counts its versions from 0 again; and a watch on
 // the children does not report heartbeats.
 //
@@ -42,7 +42,7 @@
 //
 // github.com/go-zookeeper/zk knows no contexts: a write whose caller had given up a second
 // before was sent and applied. It sends one request of a goroutine at a time, so that a
-// strong look takes two round trips, cannot end a watch, and pauses for a second between
-// two attempts to connect. The package internal/wire has the thirteen requests that are
-// needed here.
+// strong read takes two round trips, cannot end a watch, and pauses for a second between
+// two attempts to connect. The package internal/wire implements the thirteen requests that
+// are needed here.
 package zkstore

@@ -4,24 +4,23 @@
 // Package recordcodec is the one encoding of a record as text, for stores whose
 // engine keeps a value for a key, or has an attribute to spare.
 //
-// The text is an object of JSON, in the order of the fields of [driver.Record],
-// with what is empty left out, so that people can read it where the engine shows
-// it. Durations are those of Go ("15s"), times are RFC 3339 in UTC, to the
-// nanosecond; tokens are exact up to [driver.MaxToken], which not every other
-// reader of JSON can say. Data are base64.
+// The text is a JSON object, in the order of the fields of [driver.Record],
+// without empty fields, so that people can read it where the engine shows it.
+// Durations are in Go's format ("15s"), times are RFC 3339 in UTC, to the
+// nanosecond; tokens are exact up to [driver.MaxToken], unlike in some other
+// JSON readers. Data are base64.
 //
-// What cannot be understood is an error that matches [driver.ErrUnreadable]: a
-// member that is null, of another type, or there twice; U+0000 in a string; a time, duration, token
-// or drift out of its bounds; text behind the object. Nothing comes back as zero
-// because it was damaged.
+// A text that cannot be decoded is an error that matches [driver.ErrUnreadable]: a member that is
+// null, of another type, or occurs twice; U+0000 in a string; a time, duration, token or drift out
+// of its bounds; text after the object. A damaged value never comes back as zero.
 //
-// A lock that is held under a session has the state "resting": its beat stands still,
-// and a program that knows of no sessions must not take it for a lock whose holder is
-// gone. Such a program finds a state that it does not know.
+// A lock that is held under a session has the state "resting": its beat does not
+// change, and a program that does not know of sessions must not read it as a lock
+// whose holder is gone. Such a program finds a state that it does not know.
 //
 // Members of the object that this version does not know come back in
-// [driver.Record.Unknown], and go out again with the record. Those within a
-// request or a term are kept for as long as it is not written again.
+// [driver.Record.Unknown], and are written again with the record. Unknown
+// members of a request or a term are kept until it is rewritten.
 //
 // All functions may be called concurrently.
 package recordcodec

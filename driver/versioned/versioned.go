@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package versioned is what stores have in common whose engine keeps one object for each
-// record, with a version of the engine's own, and writes it under the condition that it
-// has that version still: etcd, ZooKeeper, Kubernetes, and the objects of a bucket.
+// Package versioned is shared by stores whose engine keeps one object for each record,
+// with a version of the engine's own, and writes it on the condition that it still has
+// that version: etcd, ZooKeeper, Kubernetes, and the objects of a bucket.
 //
-// A [Writer] makes Claim, Swap, Raise and Delete of such a conditional write. A [Memory]
-// is what a store has seen of its records last, so that most writes need no read. A [Life]
-// ends the calls and the watches of a store with the store. PostgreSQL's uses a Memory
-// alone.
+// A [Writer] implements Claim, Swap, Raise and Delete with such a conditional write. A
+// [Memory] is what a store has last seen of its records, so that most writes need no read.
+// A [Life] ends the calls and the watches of a store with the store. The store for
+// PostgreSQL uses only a Memory.
 //
 // All methods may be called concurrently.
 package versioned

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package launcher installs the engines that the tests run on, and starts servers of them
+// Package launcher installs the engines that the tests run on, and starts their servers
 // on free ports of the loopback interface. [Kinds] is the table of all engines; [Server]
-// and [Process] run one server. Both scripts/engines and the tests that have servers of
-// their own use it.
+// and [Process] run one server. scripts/engines and the tests with servers of their own
+// use it.
 package launcher
 
 import (
