@@ -15,8 +15,8 @@ import (
 // service.
 type Diagnoser interface {
 	// Diagnose returns what it finds, in the order in which people read it. The store need not
-	// have reached its engine before. What stops every call, an address where nothing answers
-	// for example, is left to the calls: there are no findings then. It leaves nothing in
+	// have reached its engine before. An error that stops every call, such as an address that
+	// does not answer, is left to the calls: there are no findings then. It leaves nothing in
 	// the engine, sends each request once, and ends within 20 s, or with ctx.
 	Diagnose(ctx context.Context, t Timing) []Finding
 }
@@ -38,8 +38,7 @@ const (
 	LevelBad  Level = "bad"  // does not work, or not safely
 )
 
-// Finding is one thing that was found. Its texts are parts of a sentence, without a capital and
-// a full stop.
+// Finding is one result. Its texts are parts of a sentence, without a capital and a full stop.
 type Finding struct {
 	Check   string `json:"check"` // what was looked at, in one or two words
 	Level   Level  `json:"level"`
@@ -77,8 +76,8 @@ func (f Finding) String() string {
 	return text
 }
 
-// Encrypted returns the finding about the way to hosts: a connection that is not encrypted may
-// go to no other machine. Hosts have no port. Advice says how to encrypt it.
+// Encrypted returns the finding about the connection to hosts: only a connection within this
+// machine may be unencrypted. Hosts have no port. Advice says how to encrypt it.
 func Encrypted(is bool, advice string, hosts ...string) Finding {
 	if is {
 		return OK("encryption", "the connection is encrypted")

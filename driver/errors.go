@@ -39,8 +39,8 @@ var (
 	ErrReplaced = errors.New("store replaced")
 
 	// ErrThrottled is matched by the error of a call that the engine refused
-	// because it has too much to do. Try again later than after another error. See
-	// [Throttled].
+	// because it is overloaded. Wait longer before a retry than after another
+	// error. See [Throttled].
 	ErrThrottled = errors.New("store throttled")
 
 	// ErrClosed is returned by calls after Close.
@@ -52,9 +52,10 @@ var (
 type ConflictError struct {
 	// Key is the key of the write.
 	Key string
-	// Current is the record that stood in the way. It was read in the same
-	// atomic step as the condition wherever the engine can do that, and else
-	// by a strong read after it, so that it may fulfil the condition again.
+	// Current is the record that was found instead. It was read in the same
+	// atomic step as the condition wherever the engine can do that, and
+	// otherwise by a strong read after it, so that it may meet the condition
+	// again.
 	Current Record
 	// Absent says that there is no record at all; Current is zero then.
 	Absent bool
@@ -78,20 +79,20 @@ func NotApplied(err error) error { return mark(err, ErrNotApplied) }
 // not.
 func Permanent(err error) error { return mark(err, ErrPermanent) }
 
-// Unsupported marks err as a refusal of the store itself, by what it knows of its
-// settings and of the record: a write that it never makes, however well its engine
-// is. It returns nil for nil. ErrNotApplied, ErrPermanent, [errors.ErrUnsupported]
-// and err match the result. To try again is in vain even after good answers.
+// Unsupported marks err as a refusal of the store itself, because of its settings
+// and the record: a write that it never makes, however healthy its engine is. It
+// returns nil for nil. ErrNotApplied, ErrPermanent, [errors.ErrUnsupported] and
+// err match the result. A retry fails, even after good answers to other calls.
 func Unsupported(err error) error { return mark(NotApplied(Permanent(err)), errors.ErrUnsupported) }
 
-// Replaced marks err as one of a handle whose engine others do not find under
-// its name any more, and returns nil for nil. ErrReplaced, ErrPermanent and err
-// match the result.
+// Replaced marks err as the error of a handle whose engine other processes no
+// longer find under its name, and returns nil for nil. ErrReplaced,
+// ErrPermanent and err match the result.
 func Replaced(err error) error { return mark(Permanent(err), ErrReplaced) }
 
-// Throttled marks err as a refusal of an engine that has too much to do, and
-// returns nil for nil. Both ErrThrottled and err match the result. Mark the error
-// of a write with NotApplied as well where that is certain.
+// Throttled marks err as a refusal of an overloaded engine, and returns nil for
+// nil. Both ErrThrottled and err match the result. Mark the error of a write with
+// NotApplied as well where that is certain.
 func Throttled(err error) error { return mark(err, ErrThrottled) }
 
 func mark(err, kind error) error {

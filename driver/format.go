@@ -14,8 +14,8 @@ const hiddenNotify = "(hidden)"
 // plain is a record that fmt shows field by field.
 type plain Record
 
-// Format shows the record as fmt shows any struct, but for its address for notifications: that holds a
-// secret, and what is shown ends in a log.
+// Format shows the record as fmt shows any struct, without its address for notifications, which
+// contains a secret that must not end in a log.
 func (r Record) Format(s fmt.State, verb rune) {
 	if r.Notify != "" {
 		r.Notify = hiddenNotify

@@ -11,15 +11,15 @@ import (
 )
 
 // CheckPrefix returns what is wrong with the prefix of a store's names in an engine that
-// others use too: that of keys in etcd, of nodes in ZooKeeper, of objects in a bucket. The
-// prefix has parts with one slash between them, and may begin and end with one. Engines
-// take it byte by byte: "a//b", "a/./b" and "a/b " are other stores than "a/b", where
-// people read one. So no part is empty, "." or "..", has control characters, or has white
+// others use too: keys in etcd, nodes in ZooKeeper, objects in a bucket. The prefix has
+// parts separated by single slashes, and may begin and end with a slash. Engines compare
+// it byte by byte: "a//b", "a/./b" and "a/b " are other stores than "a/b", though people
+// read the same. So no part is empty, "." or "..", has control characters, or has white
 // space at its ends.
 //
-// Reserved reports the parts that stores themselves have right below their prefix. Such a
-// part is refused but for the first: the store above would find the records of this one
-// among its own.
+// Reserved reports the parts that stores themselves use directly below their prefix. Such
+// a part is refused unless it is the first: a store with a shorter prefix would find the
+// records of this one among its own.
 //
 // The error has the position of the character or the part in the prefix, from 1.
 func CheckPrefix(prefix string, reserved func(part string) bool) error {

@@ -8,15 +8,15 @@ import (
 	"errors"
 )
 
-// Provisioner is implemented by stores for whose records a person makes a table, before there
-// are locks: "tenure table". An error of [Unsupported] says that the table cannot be as the
-// options ask for, and that nothing was sent.
+// Provisioner is implemented by stores whose table a person creates before the first lock:
+// "tenure table". An error of [Unsupported] says that the store cannot create a table with
+// these options, and that nothing was sent.
 type Provisioner interface {
-	// Create makes the table, and returns what it did. What is there already is left as it is:
-	// if it is not as the options ask, or no store can use it, the error matches [ErrUnfit].
+	// Create creates the table, and returns what it did. An existing table is left as it is:
+	// if it differs from the options, or no store can use it, the error matches [ErrUnfit].
 	Create(ctx context.Context, o CreateOptions) (did string, err error)
-	// Describe returns what there is. The error says that nothing is known of it, or that
-	// nothing is there.
+	// Describe returns the state of the table. The error says that the table is missing,
+	// or that its state is unknown.
 	Describe(ctx context.Context, t Timing) (Description, error)
 }
 
@@ -28,18 +28,18 @@ type Granter interface {
 	Policy(ctx context.Context, o PolicyOptions) (text, note string, err error)
 }
 
-// ErrUnfit is matched by an error of [Provisioner.Create] about what was there before. See
+// ErrUnfit is matched by an error of [Provisioner.Create] about an existing table. See
 // [Unfit].
 var ErrUnfit = errors.New("not as requested")
 
-// Unfit marks err as one about what was there before, and returns nil for nil. Both ErrUnfit
-// and err match the result.
+// Unfit marks err as an error about an existing table, and returns nil for nil. Both
+// ErrUnfit and err match the result.
 func Unfit(err error) error { return mark(err, ErrUnfit) }
 
-// CreateOptions are for [Provisioner.Create]. A store ignores those that its engine has no use
-// for.
+// CreateOptions are for [Provisioner.Create]. A store ignores options that its engine does not
+// have.
 type CreateOptions struct {
-	// Print has the statement that makes the table returned, and nothing sent.
+	// Print has Create return the statement that creates the table, and send nothing.
 	Print bool
 	// PartitionKey and SortKey name the keys of the table. If empty, they are those of the
 	// store.
@@ -54,7 +54,7 @@ type CreateOptions struct {
 
 // PolicyOptions are for [Granter.Policy].
 type PolicyOptions struct {
-	// Role is the name of the role that is granted the rights, or made for them.
+	// Role is the name of the role that is granted the rights, or created for them.
 	Role string
 	// ReadOnly leaves out what only a program that takes locks needs.
 	ReadOnly bool
@@ -68,12 +68,12 @@ type Description struct {
 	Properties []Property
 	// Object is the same for programs: a struct for package json, with the findings.
 	Object any
-	// Findings are what is to be thought of it.
+	// Findings are the assessment of the table.
 	Findings []Finding
 }
 
 // Property is one line of a description: a name and a value for people, and the check whose
-// findings belong below it.
+// findings are shown below it.
 type Property struct{ Name, Value, Check string }
 
 // Add adds a line. Check is empty where no finding belongs.

@@ -15,7 +15,7 @@ const (
 	// MaxNameLen is the longest name of a lock in bytes.
 	MaxNameLen = 1024
 	// MaxKeyLen is the longest key in bytes: the name of a lock, or a key that
-	// is made of one. The narrowest engine allows 2048 for a partition key;
+	// contains one. The narrowest engine allows 2048 for a partition key;
 	// prefixes need room.
 	MaxKeyLen = MaxNameLen + 64
 	// MaxOwnerLen is the longest owner name, host or label in bytes.
@@ -23,7 +23,7 @@ const (
 	// MaxReasonLen is the longest reason of a request in bytes.
 	MaxReasonLen = 1024
 	// MaxPrevReasonLen is the longest reason in bytes that a held record keeps of
-	// the term before. The history has the whole one.
+	// the term before. The history keeps it in full.
 	MaxPrevReasonLen = 120
 	// MaxRequests is how many requests a record can hold.
 	MaxRequests = 64
@@ -51,8 +51,8 @@ const SessionPrefix = OwnPrefix + "session/"
 // SessionKey returns the key of a session's record, by the id of the session.
 func SessionKey(id string) string { return SessionPrefix + id }
 
-// SessionID returns the id of the session whose record has the key; the key itself
-// if it is not that of a session.
+// SessionID returns the id of the session whose record has the key, or the key
+// itself if it is not a session's.
 func SessionID(key string) string { return strings.TrimPrefix(key, SessionPrefix) }
 
 // State says what a record stands for. It is a word of lower-case letters and dashes,
@@ -60,8 +60,8 @@ func SessionID(key string) string { return strings.TrimPrefix(key, SessionPrefix
 type State string
 
 const (
-	// Held says that Owner had the lock when the record was written, and has
-	// it still as long as the beat keeps changing.
+	// Held says that Owner had the lock when the record was written, and
+	// still has it as long as the beat keeps changing.
 	Held State = "held"
 	// Reserved says that the lock has no holder, and is reserved for Owner, which
 	// may take it at once. Others take it over like a dead holder's when Beat has
@@ -69,47 +69,47 @@ const (
 	// reserved for the first process that has its Label. With neither it is
 	// reserved for nobody, and waits until a former holder has stopped.
 	Reserved State = "reserved"
-	// Released says that nobody has the lock. The record stays, because it
+	// Released says that the lock has no holder. The record stays, because it
 	// carries the token.
 	Released State = "released"
 	// Past says that the record is no lock, but the memory of a term that
 	// has ended. It is written once, by Claim, and never taken.
 	Past State = "past"
-	// Alive says that the record is no lock, but a session of Owner's: all locks
-	// that name it are held as long as its beat keeps changing. It is written by
-	// Claim, once, under an id that is never used again.
+	// Alive says that the record is not a lock, but a session of Owner: all
+	// locks that name it are held as long as its beat keeps changing. It is
+	// written by Claim, once, under an id that is never used again.
 	Alive State = "alive"
-	// Closed says that the session has ended, and that nobody holds a lock under
-	// it. It is the last state of the record: it is not claimed, and not swapped,
-	// but stays until no late write of the session can come any more, and is
-	// deleted then.
+	// Closed says that the session has ended, and that no lock is held under it.
+	// It is the last state of the record: the record is neither claimed nor
+	// swapped, and is deleted when no late write of the session can come any
+	// more.
 	Closed State = "closed"
 )
 
 // OfSession reports whether a record in this state is a session's.
 func (s State) OfSession() bool { return s == Alive || s == Closed }
 
-// Record is what a store keeps for one lock, or for one session, which keeps
-// many locks alive by one heartbeat.
+// Record is what a store keeps for one lock, or for one session, which renews
+// many locks with one heartbeat.
 //
-// All text in it, that of its requests and terms as well, is valid UTF-8 without
-// U+0000, which some engines cannot keep: [CheckClaim], [CheckSwap] and [CheckRaise] refuse
-// any other. Every other character comes back as it went in, control characters and those
-// that stand for nothing (U+FFFE) too. What Tenure itself writes for people to read
-// can be printed, rune by rune (unicode.IsPrint); what others write need not. A store
-// that reads U+0000 in what another client has written, but in a key or a version,
-// returns U+FFFD in its place: else nobody could take that lock over.
+// All text in it, also in its requests and terms, is valid UTF-8 without U+0000, which some
+// engines cannot keep: [CheckClaim], [CheckSwap] and [CheckRaise] refuse any other. Every
+// other character comes back as it was written, also control characters and noncharacters
+// (U+FFFE). Text that Tenure itself writes for people is printable, rune by rune
+// (unicode.IsPrint); text of other clients need not be. A store that reads U+0000 in the
+// text of another client, except in a key or a version, returns U+FFFD in its place:
+// otherwise no process could take that lock over.
 type Record struct {
 	// Key names the lock. It is not empty, and at most MaxKeyLen bytes long. Owner,
-	// Host and Label, which may be empty but for Owner, have at most MaxOwnerLen.
+	// Host and Label have at most MaxOwnerLen; Host and Label may be empty.
 	Key string
 
 	// Version is an opaque string of at most 64 letters, digits and dashes, new
-	// with every write of the record. The caller makes it, and the store keeps it as
-	// it is: Tenure writes some records under a version that all its processes know
-	// beforehand. So it cannot be the engine's own revision. A store compares it, or
-	// something of the engine's that stands for it. Foreign clients may write longer
-	// ones with other characters.
+	// with every write of the record. The caller chooses it, and the store keeps it
+	// as it is: Tenure writes some records under a version that all its processes
+	// know beforehand. So it cannot be the engine's own revision. A store compares
+	// it, or a value of the engine that represents it. Foreign clients may write
+	// longer versions with other characters.
 	Version string
 
 	// Beat is an opaque string, new with every grant and every heartbeat. It
@@ -117,16 +117,16 @@ type Record struct {
 	// empty in a record that a foreign client wrote; there Version serves.
 	Beat string
 
-	// Owner is the name by which people know the holder. No decision rests on
-	// its being unique.
+	// Owner is the name by which people know the holder. No decision depends
+	// on it being unique.
 	Owner string
 
 	// Token is the fencing token: one higher with every change of holder,
 	// never lower again. A granted record has a token of 1 or more. There are no
 	// gaps: the history of a lock is kept under keys that are made of its tokens, and
 	// read downwards from the last. So it cannot be the engine's own revision either.
-	// Only a [Raiser] leaves one, and a record that ended with [EndRaised] says where
-	// the tokens go on below it.
+	// Only a [Raiser] leaves a gap, and a record that ended with [EndRaised] names
+	// the token below it.
 	Token uint64
 
 	// Lease is how long an unchanged Beat proves that the holder may still be
@@ -134,55 +134,54 @@ type Record struct {
 	// millisecond at least.
 	Lease time.Duration
 
-	// Session is the id of the session that keeps the lock alive: at most
-	// MaxSessionLen letters, digits and dashes, in a held record alone. If it is
-	// empty, the record is its own lease. Else Beat stands still from the grant
-	// to the end, and that proves nothing: the beat to be watched is that of the
-	// session's record.
+	// Session is the id of the session that renews the lock: at most
+	// MaxSessionLen letters, digits and dashes, only in a held record. If it is
+	// empty, the record is its own lease. Otherwise Beat does not change from
+	// the grant to the end, which proves nothing: acquirers watch the beat of
+	// the session's record.
 	Session string
 
-	// Heartbeat is the period in which the holder means to change the beat, 0
-	// if it does not say. It is a hint for when to look. No decision rests on
-	// it. Stores keep it as precisely as Lease.
+	// Heartbeat is the period in which the holder intends to change the beat,
+	// 0 if unknown. It is a hint for the time of the next poll. No decision
+	// depends on it. Stores keep it as precisely as Lease.
 	Heartbeat time.Duration
 
 	// Drift is the bound on the error of clock rates that the holder counts its
-	// lease with, such as 0.09; 0 if it does not say. It is 0 or more, and less
-	// than 1. A contender that counts with a higher bound waits for longer than
-	// Lease; nobody waits for less. Stores keep it as it is.
+	// lease with, such as 0.09; 0 if unknown. It is 0 or more, and less than 1.
+	// An acquirer that counts with a higher bound waits for longer than Lease;
+	// none waits for less. Stores keep it as it is.
 	Drift float64
 
-	// Notify is where and how the holder takes hints from other processes: an
-	// address and a secret, in a record that is Held or Alive alone, empty if it
-	// takes none. It is at most MaxNotifyLen bytes of text without control
-	// characters. It is a secret: code that shows, logs or serves records leaves it
-	// out. Stores keep it as it is, and a release drops it.
+	// Notify is where and how the holder receives hints from other processes: an
+	// address and a secret, only in a record that is Held or Alive, empty if it
+	// receives none. It is at most MaxNotifyLen bytes of text without control
+	// characters. It contains a secret: code that shows, logs or serves records
+	// leaves it out. Stores keep it as it is, and a release drops it.
 	Notify string
 
-	// State is Held, Reserved or Released. A record in any other state is
-	// neither claimed nor taken over as a lock. One in a state that the store does
-	// not know is a record as any other, of a later version: it is read and kept as it
-	// is, and is not unreadable.
+	// State is Held, Reserved or Released. A record in any other state is neither
+	// claimed nor taken over as a lock. A state that the store does not know is of a
+	// later version: the record is read and kept as it is, and is not unreadable.
 	State State
 
-	// Priority is how much this holder is preferred to others, as it says
-	// itself: candidates with a higher one ask it to hand over. Usually 0.
+	// Priority is this holder's own preference over others: candidates with a
+	// higher priority ask it to hand over. Usually 0.
 	Priority int
 
-	// Requests are for the holder, oldest first, in a record that is Held or
-	// Alive alone. A lock carries one at most. Those to the locks under a session
-	// are in the session's record, where its next heartbeat meets them.
+	// Requests are for the holder, oldest first, only in a record that is Held or
+	// Alive. A lock has at most one. Requests to the locks under a session are in
+	// the session's record, where its next heartbeat finds them.
 	Requests []Request
 
 	// Data is the holder's own: its address, a checkpoint. It stays when the
-	// lock changes hands, unless the new holder brings its own. Read back, nil
-	// and empty need not be told apart. A session's are at most
+	// lock changes hands, unless the new holder brings its own. A store need
+	// not distinguish nil from empty. The data of a session are at most
 	// MaxSessionDataLen bytes.
 	Data []byte
 
 	// Host and Label tell people where the holder runs and which version of
-	// the software it is. In a record that is Reserved, Label is that of those whom
-	// the lock is kept for, if it is kept for no Owner.
+	// the software it is. In a Reserved record without an Owner, the lock is
+	// reserved for processes with this Label.
 	Host, Label string
 
 	// Since is when the term began, by the holder's wall clock, and Until
@@ -190,9 +189,9 @@ type Record struct {
 	// reads them. Stores keep them to the millisecond at least.
 	Since, Until time.Time
 
-	// End says how the term ended, in a released record. In a held one it
+	// End says how the term ended, in a released record. In a held record it
 	// says why the holder has stopped its heartbeats, and the term ends when
-	// another one takes over. Otherwise it is empty.
+	// another process takes over. Otherwise it is empty.
 	End EndReason
 
 	// Asked is the request that ended the term, in a released record.
@@ -203,18 +202,18 @@ type Record struct {
 	// that heartbeats do not carry a long one for the life of the term.
 	Prev *Term
 
-	// Unknown is what a store read in the record and this version of Tenure does
-	// not understand: fields of a newer one, as text that is the store's own. A
-	// write of the same term leaves it as it is, so that they are kept; a new
-	// tenure begins without. It is empty in a store that keeps such fields by
-	// itself, such as one with columns: there a new term may find what the former one
-	// has left. So a field that a later version adds says itself to which token it
-	// belongs, or means the same for all holders.
+	// Unknown holds the fields of a newer version of Tenure that a store read in the
+	// record, as text in the store's own format. A write of the same term leaves it
+	// as it is, so that they are kept; a new term begins without. It is empty in a
+	// store that keeps such fields by itself, such as a store with columns: there a
+	// new term may find the fields of the former term. So a field that a later
+	// version adds names the token that it belongs to, or means the same for all
+	// holders.
 	Unknown string
 }
 
-// Sign returns the sign of life that contenders watch: the beat, or the
-// version in a record that has none.
+// Sign returns the sign of life that acquirers watch: the beat, or the
+// version in a record without a beat.
 func (r Record) Sign() string {
 	if r.Beat != "" {
 		return r.Beat
@@ -234,8 +233,8 @@ func (r Record) Clone() Record {
 	return r
 }
 
-// Detach returns a clone whose times are what is left of them after a trip to a
-// database: no monotonic reading, no location. Stores return such records.
+// Detach returns a clone whose times are as they come back from a database: no
+// monotonic reading, no location. Stores return such records.
 func (r Record) Detach() Record {
 	r = r.Clone()
 	bare(&r.Since, &r.Until)
@@ -263,7 +262,7 @@ func bare(times ...*time.Time) {
 // Claimed returns the record that [Store.Claim] writes when the key holds
 // prev, or nothing if found is false. Stores that read and write inside a
 // transaction call it; stores that claim with one expression of their engine
-// do the same in that expression. It is next in all but these fields:
+// do the same in that expression. It equals next except in these fields:
 //
 //   - Token is 1 if nothing was found, else one more than that of prev.
 //   - Prev is nil if nothing was found. Else its Owner, Token, Host, Label, Since,
@@ -273,7 +272,7 @@ func bare(times ...*time.Time) {
 //   - Data is that of prev if next.Data is nil. Data that is empty and not nil
 //     replaces it.
 //
-// The session is next's: what was released names none.
+// The session is next's: a released record names none.
 func Claimed(next, prev Record, found bool) Record {
 	if !found {
 		next.Token, next.Prev = 1, nil

@@ -67,8 +67,8 @@ type Store interface {
 	// with the current record. Any other error leaves the outcome unknown,
 	// unless it matches ErrNotApplied.
 	//
-	// The fields of the record replace those of prev, the empty ones too: the
-	// Session of a lock that is released is gone.
+	// All fields of next replace those of prev, also empty ones: a released
+	// lock has no Session any more.
 	Swap(ctx context.Context, prev, next Record) (Record, error)
 
 	// Delete removes the record if its version and token are those of prev, which
@@ -80,18 +80,17 @@ type Store interface {
 
 	// List returns records whose key begins with prefix, in the order of their
 	// keys by bytes: those after cursor, which is that of the page before, and
-	// empty in the first call. Any other key may be the cursor as well, whether it
-	// has a record or begins with prefix, or not. It is for people and may be slow
-	// and eventually consistent. A record that cannot be understood is not left out: it
-	// comes with what can be known, its key at least, in Page.Unreadable.
+	// empty in the first call. Any other key may be the cursor as well, whether or not
+	// it has a record or begins with prefix. List is for people and may be slow and
+	// eventually consistent. A record that cannot be decoded is not left out: it is in
+	// Page.Unreadable, with its key at least.
 	List(ctx context.Context, prefix, cursor string) (Page, error)
 
 	// Close frees what the store itself holds. A client or connection that
 	// the caller brought stays open. Calls after Close return an error that
-	// matches ErrClosed, and closing again returns nil. Of calls that are under way
-	// Close waits for the end, for which their contexts see, or it ends them: then
-	// they return an error, and a write among them says that it was not applied only
-	// if that is certain.
+	// matches ErrClosed, and closing again returns nil. Close waits for calls that
+	// are under way, which their contexts bound, or ends them: then they return an
+	// error, and a write says that it was not applied only if that is certain.
 	Close() error
 }
 
@@ -110,7 +109,7 @@ type Page struct {
 // of their engine, or in few. Without it they are read one by one.
 type BatchGetter interface {
 	// GetBatch returns what Get would return for each of the keys, in their
-	// order. They need not be states of one instant. An error is one of the
+	// order. They need not be states of one instant. An error concerns the
 	// whole batch.
 	GetBatch(ctx context.Context, keys []string, c Consistency) ([]Lookup, error)
 }
@@ -132,13 +131,13 @@ type Watcher interface {
 	// would else find only at its next heartbeat. Changes made by other processes
 	// count as well. Calls may come twice, come without reason, and come
 	// concurrently; when the engine fails they may be missed, but a watch that was
-	// interrupted calls hint once it stands again. hint must not block. stop ends
+	// interrupted calls hint once it is set again. hint must not block. stop ends
 	// the watch, and may be called again; hint may still be running when it
 	// returns. Close ends all watches.
 	//
 	// A change after Watch returned is hinted, so that a caller that reads after
-	// that misses nothing: Watch returns when the engine has said that it will tell,
-	// the first watch of a store as well.
+	// that misses nothing: Watch returns when the engine has confirmed the watch,
+	// also for the first watch of a store.
 	//
 	// The context is for that set-up alone. If it is done before the watch stands,
 	// Watch returns soon, with an error that matches the context's, and nothing is
@@ -151,8 +150,9 @@ type Watcher interface {
 type ReplacedNotifier interface {
 	// Replaced returns a channel that is closed soon after the store was
 	// replaced, always the same one. From then on, at the latest, every call
-	// returns an error that matches ErrReplaced. A store that cannot tell, on
-	// this system or for this engine, returns nil. Close does not close it.
+	// returns an error that matches ErrReplaced. A store that cannot detect
+	// it, on this system or for this engine, returns nil. Close does not
+	// close it.
 	Replaced() <-chan struct{}
 }
 
@@ -168,10 +168,10 @@ type TokenRetainer interface {
 	// locks.
 	KeepsTokens() bool
 
-	// ListTokens returns the tokens that are kept of locks without a record whose keys
-	// begin with prefix, in the order and in pages as List does. Each Record has its
-	// Key and Token alone. It may be as slow as List, and as eventually consistent. A
-	// [Raiser] needs them: they go back with the engine, too.
+	// ListTokens returns the kept tokens of locks without a record whose keys begin
+	// with prefix, in the order and in pages as List does. Each Record has only its
+	// Key and Token. It may be as slow as List, and as eventually consistent.
+	// RaiseTokens needs them: a restore of the engine sets them back, too.
 	ListTokens(ctx context.Context, prefix, cursor string) (Page, error)
 }
 
@@ -181,19 +181,19 @@ type TokenRetainer interface {
 // whether the lock is free or not.
 type RefusalCharger interface {
 	// ChargesRefusals reports whether it does. Then a caller that does not wait, and has
-	// never read the record of a lock, reads it first, and claims only what is free. It is
+	// never read the record of a lock, reads it first, and claims only a free lock. It is
 	// the same for the life of the store.
 	ChargesRefusals() bool
 }
 
 // Raiser is implemented by stores that can raise the token of a lock by more than
 // one, for the procedure after a loss: the engine was restored from a backup, or
-// failed over without the last writes. Tokens that were given are given again then,
-// and no fence tells their holders apart. When all programs are stopped, and their
-// leases over, the procedure raises each token above all that were ever given.
+// failed over without the last writes. Then tokens are granted a second time, and
+// no fence can distinguish their holders. When all programs are stopped, and their
+// leases over, the procedure raises each token above all that were ever granted.
 //
-// Nothing else may call it. A token that rises while a program works costs the
-// history its order, and the lock its place: see [Record.Token].
+// Nothing else may call it. A raise while a program works breaks the order of
+// the history, and makes the program lose the lock: see [Record.Token].
 type Raiser interface {
 	// Raise replaces the record prev of a lock by next if the stored version and
 	// token are those of prev, in one atomic step, as a Swap does. Next is

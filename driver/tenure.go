@@ -20,9 +20,9 @@ type Term struct {
 }
 
 // Term returns the term that the record shows, ended for the given reason
-// unless the record says itself how it ended. That of a Reserved record is the
-// one before: it is nobody's yet. The session under which it was held is not in
-// it: it is not needed once the end of the term is known.
+// unless the record says itself how it ended. A Reserved record shows the term
+// before, since it has no holder yet. The term does not name its session, which
+// is not needed once the end of the term is known.
 func (r Record) Term(end EndReason) *Term {
 	if r.State == Reserved {
 		return r.Prev.clone()
@@ -40,8 +40,8 @@ func (r Record) Term(end EndReason) *Term {
 	return t.clone()
 }
 
-// Below returns the token of the term before this one: one lower, but for one
-// that ended with [EndRaised].
+// Below returns the token of the term before this one: one lower, unless this
+// one ended with [EndRaised].
 func (t *Term) Below() uint64 {
 	if t.End == EndRaised && t.Asked != nil && t.Asked.Kind == Raise && t.Asked.Token < t.Token {
 		return t.Asked.Token
@@ -88,18 +88,18 @@ type EndReason string
 const (
 	// EndReleased: the holder released the lock after its work.
 	EndReleased EndReason = "released"
-	// EndExpired: the holder's beat stood still for its lease, and a
-	// contender took over.
+	// EndExpired: the holder's beat did not change for its lease, and an
+	// acquirer took over.
 	EndExpired EndReason = "expired"
 	// EndSteppedDown: the holder was asked to stop, and released the lock.
 	EndSteppedDown EndReason = "stepped_down"
-	// EndHandedOver: the holder was asked to make way for another one.
+	// EndHandedOver: the holder was asked to hand over to another process.
 	EndHandedOver EndReason = "handed_over"
 	// EndStalled: the work showed no progress, so that the holder stopped its
 	// heartbeats and said so.
 	EndStalled EndReason = "stalled"
-	// EndStopTimeout: the work did not return in time after it was told to
-	// stop, so that the holder stopped its heartbeats and said so.
+	// EndStopTimeout: the work did not return in time after the request to
+	// stop, so that the holder stopped its heartbeats and recorded this.
 	EndStopTimeout EndReason = "stop_timeout"
 	// EndReleasedDead: an operator released the lock of a dead holder.
 	EndReleasedDead EndReason = "freed"
@@ -110,12 +110,12 @@ const (
 	EndRevoked EndReason = "revoked"
 	// EndFailed: the holder released the lock and said that its work had failed.
 	EndFailed EndReason = "failed"
-	// EndCrashed: the holder's process has ended without a release, with all
-	// that it had started, as somebody saw for certain who released the lock
-	// then.
+	// EndCrashed: the holder's process ended without a release, with all
+	// processes that it had started; another process knew this for certain
+	// and released the lock.
 	EndCrashed EndReason = "crashed"
-	// EndRaised: nobody held the lock under this token. An operator raised it after
-	// a loss of the store. Asked names the token of the term before.
+	// EndRaised: no process held the lock under this token. An operator raised it
+	// after a loss of the store. Asked names the token of the term before.
 	EndRaised EndReason = "raised"
 )
 
@@ -145,8 +145,8 @@ const (
 // Request is a message for the holder of a lock, which another process writes into
 // the record of the lock or of its session. It changes the version and leaves the
 // beat alone, so that it cannot prolong the life of a dead holder; the holder's next
-// heartbeat conflicts, and so it is delivered. For its text the rule of [Record]
-// holds.
+// heartbeat conflicts, and so it is delivered. Its text follows the rule of
+// [Record].
 type Request struct {
 	ID     string // opaque, never used again; letters, digits and dashes
 	Kind   RequestKind
@@ -155,8 +155,8 @@ type Request struct {
 	By     string // who asked
 	Reason string // why, for people
 	To     string // the owner to hand over to
-	// ToLabel is the label to hand over to, if To is empty; one of the two always is. A
-	// holder of an older version does not know it: it reserves the lock for nobody.
+	// ToLabel is the label to hand over to, if To is empty; at least one of them is. A
+	// holder of an older version does not know it, and reserves the lock for nobody.
 	ToLabel string
 	At      time.Time // by the clock of who asked, for people
 }

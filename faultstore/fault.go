@@ -37,7 +37,7 @@ type Fault struct {
 	// Effect says how far the call gets.
 	Effect Effect
 
-	// Err is what a call returns that is not Applied; ErrInjected if it is
+	// Err is the error of a call that is not Applied; ErrInjected if it is
 	// nil. Refused marks it with [driver.NotApplied].
 	Err error
 
@@ -71,9 +71,9 @@ type Fault struct {
 	// Stale has a read that is not Strong show each record as it was before the
 	// last Stale writes of its key, from any client, or not at all if it did not
 	// exist then: a Get that is Eventual, and a List. Strong reads are never
-	// stale. What is more than MaxStale writes old, or older than the first
-	// Store of this package over the same records, is not known: the oldest
-	// known state is shown instead. It needs an inner store that is a [Past], as
+	// stale. States more than MaxStale writes old, or older than the first Store
+	// of this package over the same records, are not known: the oldest known
+	// state is shown instead. It needs an inner store that is a [Past], as
 	// memstore is, and panics with another one.
 	Stale int
 }

@@ -25,15 +25,15 @@ type Call struct {
 	Begin time.Time
 	// Key is its key, or the prefix of a List.
 	Key string
-	// Prev and Next are its records, as far as it has them.
+	// Prev and Next are its records, if it has them.
 	Prev, Next driver.Record
-	// Consistency is that of a Get, Cursor that of a List.
+	// Consistency is set for a Get, Cursor for a List.
 	Consistency driver.Consistency
 	Cursor      string
 }
 
-// Logged is a call, what was done to it, and what came of it. Do not change
-// what it points to.
+// Logged is a call, the fault that it got, and its result. Do not change what
+// it points to.
 type Logged struct {
 	Call
 	// Fault is the fault that the call got.
@@ -69,9 +69,9 @@ func (s *Store) Log() []Logged {
 	return log
 }
 
-// Count returns how many calls of the given kinds, or of all kinds but OpWatch
-// and OpHint if none is given, were made since the store was created or
-// [Store.ResetLog]: the requests that a real store would have charged for.
+// Count returns how many calls of the given kinds, or of all kinds except
+// OpWatch and OpHint if none is given, were made since the store was created
+// or [Store.ResetLog]: the requests that a real store would have charged for.
 // Late writes and copies count once, as the call that caused them.
 func (s *Store) Count(ops ...Op) int {
 	s.mu.Lock()
@@ -98,9 +98,9 @@ func (s *Store) ResetLog() {
 	clear(s.counts)
 }
 
-// Replay makes the write of a call once more to the inner store, at once and
-// without any fault, and returns what the inner store answers: a duplicate of
-// a write, or a late one if the call's request was lost. Replaying a call that
+// Replay sends the write of a call to the inner store once more, at once and
+// without any fault, and returns the inner store's answer: a duplicate of a
+// write, or a late one if the call's request was lost. Replaying a call that
 // is not a write is an error.
 func (s *Store) Replay(ctx context.Context, call Call) (driver.Record, error) {
 	if !call.Op.IsWrite() {

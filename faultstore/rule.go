@@ -10,7 +10,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Op is a kind of call. A Swap counts as what it is for.
+// Op is a kind of call. A Swap counts by its purpose.
 type Op string
 
 // The kinds of calls.
@@ -34,9 +34,9 @@ const (
 	OpHint  Op = "hint"
 )
 
-// Classify returns the kind of a Swap from prev to next. A Swap that is
-// several things at once is the first of OpTakeover, OpRelease, OpReserve,
-// OpClose, OpRequest, OpSetData.
+// Classify returns the kind of a Swap from prev to next. A Swap with several
+// purposes is the first of OpTakeover, OpRelease, OpReserve, OpClose,
+// OpRequest, OpSetData.
 func Classify(prev, next driver.Record) Op {
 	switch {
 	case next.Token != prev.Token:
@@ -99,9 +99,9 @@ type rule struct {
 }
 
 // Inject adds rules. For each call the first rule that is due, in the order of
-// injection, decides; a rule whose turn it is not yet, or no more, or whose
-// dice fell otherwise, leaves the call to the next. The function that it
-// returns takes the rules away again.
+// injection, decides; a rule that is not due yet, or no longer, or that chance
+// skips, leaves the call to the next. The function that it returns removes the
+// rules.
 func (s *Store) Inject(rules ...Rule) (remove func()) {
 	added := make([]*rule, len(rules))
 	for i, r := range rules {

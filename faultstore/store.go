@@ -80,16 +80,17 @@ func (s *Store) Driver() driver.Store {
 
 // SetBlackHole makes every call that begins from now on hang until its context
 // is done, without reaching the inner store, and every hint get lost; or, with
-// false, ends that for calls that begin later. It goes before all rules.
+// false, ends that for calls that begin later. It takes precedence over all
+// rules.
 func (s *Store) SetBlackHole(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hole = on
 }
 
-// SetPaused makes all stand still between the program and the store, as while the process
-// of the program is stopped: a call that begins is made when SetPaused(false) ends that,
-// and a reply or a hint that comes is seen then. The timeouts of the calls go on.
+// SetPaused stops all traffic between the program and the store, as if the process of the
+// program were stopped: calls are sent, and replies and hints delivered, after
+// SetPaused(false). The timeouts of the calls go on.
 func (s *Store) SetPaused(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,10 +23,10 @@ const DefaultPageSize = 1000
 // Store is a handle onto a set of records. It implements [driver.Store],
 // [driver.Watcher] and [driver.Raiser]. All methods may be called concurrently.
 //
-// An operation takes effect at once and never waits for anything but the
-// other operations under way. One whose context is done before it begins
-// changes nothing and returns the context's error, marked with
-// [driver.NotApplied]; after that the context is not looked at again.
+// An operation takes effect at once and waits only for other operations under
+// way. If its context is done before it begins, it changes nothing and
+// returns the context's error, marked with [driver.NotApplied]; after that
+// the context is not checked again.
 type Store struct {
 	// PageSize is the highest number of records in a page of List,
 	// DefaultPageSize if it is not positive. Set it before the first List.
@@ -39,14 +39,14 @@ type Store struct {
 // New returns a handle onto a new, empty set of records.
 func New() *Store { return &Store{db: newDatabase()} }
 
-// Open returns a further handle onto the records of s, as another process
-// would open the same database. Each handle is closed by itself; Open works
-// on a closed handle too, since the records outlive every Close.
+// Open returns another handle onto the records of s, as another process would
+// open the same database. Each handle is closed separately; Open works on a
+// closed handle too, since the records outlive every Close.
 func (s *Store) Open() *Store { return &Store{PageSize: s.PageSize, db: s.db} }
 
-// Copy returns a handle onto a further set of records: those of s as they are now,
-// as from a backup that is restored elsewhere. What is written to one of the two
-// sets is not seen in the other. It works on a closed handle too.
+// Copy returns a handle onto a copy of the records of s as they are now, like a
+// backup that is restored elsewhere. Writes to one of the two sets do not appear
+// in the other. It works on a closed handle too.
 func (s *Store) Copy() *Store { return &Store{PageSize: s.PageSize, db: s.db.copy()} }
 
 // Get returns the record of key. Every read is strong.
@@ -109,16 +109,16 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 }
 
 // KeepPast has s, and all handles onto the same records, keep at least the last
-// n states of each key from now on, those before its creation and after its
-// deletion included. They are what [Store.GetPast] and [Store.ListPast] show,
-// to programs that test what a read does which is not strong. A new set of
-// records keeps none. What is kept is not freed before the records are.
+// n states of each key from now on, including its absence before its creation
+// and after its deletion. [Store.GetPast] and [Store.ListPast] show them, to
+// tests of reads that are not strong. A new set of records keeps none. The
+// states are freed only with the records.
 func (s *Store) KeepPast(n int) { s.db.keepPast(n) }
 
 // GetPast returns the record of key as it was before the last ago writes of
 // that key, through whichever handle: ErrNotFound, if it was absent then. It
-// shows the oldest state that is kept (see [Store.KeepPast]) if that is not as
-// old, and the present one if none is kept or ago is not positive.
+// shows the oldest kept state (see [Store.KeepPast]) if that is newer, and the
+// present state if none is kept or ago is not positive.
 func (s *Store) GetPast(ctx context.Context, key string, ago int) (driver.Record, error) {
 	if err := s.ready(ctx); err != nil {
 		return driver.Record{}, err
@@ -164,7 +164,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// String tells handles apart in test output.
+// String identifies the handle in test output.
 func (s *Store) String() string { return fmt.Sprintf("memstore(%p)", s) }
 
 func (s *Store) ready(ctx context.Context) error {

@@ -22,9 +22,9 @@ const (
 	Hopeless                  // it was not, and trying again does not help
 )
 
-// Fault returns an error of an engine, marked as those of a [driver.Store] are. Its text is
-// the place, the advice, if there is one, and that of err. A context that has ended shows in
-// it.
+// Fault returns an error of an engine, marked like the errors of a [driver.Store]. Its text
+// is the place, the advice, if any, and the text of err. If a context has ended, the error
+// matches the context's.
 func (m Meaning) Fault(ctx context.Context, place, advice string, err error) error {
 	told := fmt.Errorf("%s: %w", place, err)
 	if advice != "" {
@@ -44,8 +44,8 @@ func (m Meaning) Fault(ctx context.Context, place, advice string, err error) err
 	return told
 }
 
-// Brief returns an error with a text of its own for one whose text says too much: the name
-// of the operation again, ids of the request, a signature.
+// Brief returns an error with a shorter text for an error whose text repeats the name of
+// the operation, or has ids of the request or a signature.
 func Brief(text string, err error) error { return &brief{text, err} }
 
 type brief struct {

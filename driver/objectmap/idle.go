@@ -22,7 +22,7 @@ type Idle struct {
 // either, there is no use in more.
 const dropPause = time.Second
 
-// NewIdle returns those that drop closes. If it is nil, nobody can close them.
+// NewIdle returns the connections that drop closes. If it is nil, they cannot be closed.
 func NewIdle(drop func()) *Idle {
 	if drop == nil {
 		drop = func() {}

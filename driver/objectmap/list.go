@@ -18,9 +18,10 @@ import (
 const atOnce = 16
 
 // List returns the records whose key begins with prefix and comes after cursor. Each page
-// takes the names of all objects below the prefix, for their order is not that of the keys,
-// and reads its own bodies. Keys whose escaped form has more than 880 bytes are read for
-// each page. Records that are created or deleted between two pages may or may not be seen.
+// lists the names of all objects below the prefix, since their order differs from the order
+// of the keys, and reads its own bodies. Keys whose escaped form has more than 880 bytes
+// are read for each page. Records that are created or deleted between two pages may or may
+// not be seen.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
 	return s.list(ctx, prefix, cursor, func(page *driver.Page, f found) {
 		if f.is.kept == 0 {

@@ -13,10 +13,10 @@ import (
 // Errors of [Objects]. Both say that nothing was written, for certain and for good.
 var (
 	// ErrMismatch is returned by a write whose condition did not hold: the object has
-	// another tag, or is absent, or is there.
+	// another tag, or is absent, or exists.
 	ErrMismatch = errors.New("the object has another tag")
-	// ErrBusy is returned by a write that the engine refused because another one of the
-	// same object was under way. It says nothing about the condition.
+	// ErrBusy is returned by a write that the engine refused because another write of
+	// the same object was under way. It says nothing about the condition.
 	ErrBusy = errors.New("another write of the object is under way")
 )
 
@@ -26,8 +26,8 @@ var (
 // Names are ASCII, at most 1,024 bytes long, with slashes between parts of at most 255. No
 // name is the beginning of another one up to a slash.
 //
-// Errors are marked as those of a [driver.Store] are: what is not known to leave the engine
-// unchanged is an error without a mark, which a write may return at any time.
+// Errors are marked like the errors of a [driver.Store]. An error without a mark, which a
+// write may return at any time, means that the engine may have changed.
 type Objects interface {
 	// Get returns the body of an object and its tag, which is not empty, or an error that
 	// matches driver.ErrNotFound. It sees every write that was answered before.
@@ -49,7 +49,7 @@ type Objects interface {
 	// be missing.
 	Names(ctx context.Context, prefix, cursor string) (names []string, next string, err error)
 
-	// Close frees what is held beside the caller's client.
+	// Close frees resources other than the caller's client.
 	Close() error
 }
 

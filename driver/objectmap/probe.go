@@ -16,12 +16,13 @@ import (
 // that answers so to every write cannot be tried, and nothing could be written.
 const busyTries = 4
 
-// Probe tries whether an engine keeps the conditions of writes, by some that must fail. It
-// takes 6 requests, and 1 or 2 that remove the object again, below prefix + "probe/".
+// Probe tests whether an engine keeps the conditions of writes, with writes that must
+// fail. It takes 6 requests, and 1 or 2 that remove the object again, below prefix +
+// "probe/".
 //
-// An error that matches driver.ErrPermanent names the fault in a sentence: that engine must
-// not keep locks. Any other error says that the engine could not be tried. plainDelete says
-// that it deletes without a condition, which a [Store] can live with.
+// An error that matches driver.ErrPermanent names the fault: the engine must not be used
+// for locks. Any other error says that the engine could not be tested. plainDelete says
+// that it deletes without a condition, which a [Store] can handle.
 //
 // It cannot find a race: in an engine that checks the condition first and writes later, or an
 // engine whose conditions hold only for requests to the same server. "tenure doctor" tries

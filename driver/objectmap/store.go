@@ -22,14 +22,15 @@ const DefaultPrefix = "tenure/"
 // Options are for one store. Nil means the defaults.
 type Options struct {
 	// Prefix begins the names of all objects of the store: "tenure/" if empty. Stores with
-	// different prefixes know nothing of each other's locks. It ends with a slash, does
-	// not begin with one, and is at most 100 letters, digits, and signs of _ . - / long. It
-	// keeps the rules of [driver.CheckPrefix], no part of it begins with a dot, and none but
-	// the first is r or h. No other program may write below it.
+	// different prefixes have different locks. It ends with a slash, does not begin with
+	// one, and is at most 100 letters, digits, and signs of _ . - / long. It follows the
+	// rules of [driver.CheckPrefix], no part of it begins with a dot, and only the first
+	// part may be r or h. No other program may write below it.
 	Prefix string
 
 	// Trust says that the engine is known to keep the conditions of writes, so that the
-	// store does not try it: see [Probe]. It then takes deletions for unconditional.
+	// store does not test it: see [Probe]. The store then assumes that deletions are
+	// unconditional.
 	Trust bool
 
 	// PageSize is how many records List returns at once: 200 if zero.
@@ -121,9 +122,9 @@ func New(objects Objects, options *Options) (*Store, error) {
 	return s, nil
 }
 
-// Try has the engine tried by [Probe], unless this store has done so, or trusts it. Each
+// Try tests the engine with [Probe], unless this store has done so, or trusts it. Each
 // write begins with it. An error that matches driver.ErrPermanent names the fault of the
-// engine, and stays; after another one the next call tries again.
+// engine, and stays; after another error the next call tries again.
 func (s *Store) Try(ctx context.Context) error {
 	if err := s.life.Ready(ctx); err != nil {
 		return err

@@ -18,7 +18,8 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// Life is that of a store: what it has begun ends with it. Make one with [NewLife].
+// Life is the life of a store: calls and watches that the store has begun end with it. Create
+// it with [NewLife].
 type Life struct {
 	ctx      context.Context // ends with the store
 	cancel   context.CancelFunc
@@ -60,8 +61,8 @@ func (l *Life) Ready(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Bound returns a context that ends with the store as well. A client may go on trying for
-// as long as that of the caller lasts.
+// Bound returns a context that ends with the store as well. Otherwise an engine's client
+// could retry for as long as the caller's context lasts.
 func (l *Life) Bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	unhook := context.AfterFunc(l.ctx, cancel)

@@ -24,16 +24,16 @@ type View struct {
 	Record driver.Record // zero if there is no record
 	Found  bool          // there is a record, readable or not
 	Err    error         // it cannot be understood
-	// Kept is the token that is kept of a deleted lock, where there is no record.
+	// Kept is the stored token of a deleted lock, if there is no record.
 	Kept uint64
 }
 
-// State is a record as it stood in the engine, with what the engine needs for a write in
-// its place: a store's own type.
+// State is a record as the engine had it, with what the engine needs to replace it: a
+// store's own type.
 type State[S any] interface {
 	View() View
-	// Kept returns what a memory keeps of a state that is readable, with a record that
-	// nobody else has. It returns false if a memory must keep nothing of it.
+	// Kept returns what a memory keeps of a readable state, with a record of its own.
+	// It returns false if a memory must not keep it.
 	Kept() (S, bool)
 	// Overtakes reports whether the state is known to be later than another one.
 	Overtakes(other S) bool
@@ -79,7 +79,7 @@ func (m *Memory[S]) Note(key string, is S) {
 	m.seen[key] = kept
 }
 
-// Of returns what was seen of key, and false if nothing was.
+// Of returns the last state of key that was seen, and false if there is none yet.
 func (m *Memory[S]) Of(key string) (S, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +87,7 @@ func (m *Memory[S]) Of(key string) (S, bool) {
 	return is, ok
 }
 
-// Forget drops what is known of key, after a write of unknown outcome.
+// Forget drops the state of key, after a write with an unknown outcome.
 func (m *Memory[S]) Forget(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,26 +32,27 @@ type Writer[S State[S]] struct {
 	Ready func(ctx context.Context) error
 	// Read reads the state of key, as new as all that was confirmed before.
 	Read func(ctx context.Context, key string) (S, error)
-	// Write takes a step, if the record is still in the state. It returns the state that
-	// it has made, or true and the state that it has found instead. Its error is marked
-	// for what is certain about it.
+	// Write makes a step, if the record is still in the state. It returns the new state,
+	// or true and the state that it has found instead. Its error is marked with what is
+	// certain.
 	Write func(ctx context.Context, key string, was S, step Step) (is S, missed bool, err error)
 	// Usable reports whether a claim can begin with a released record as the memory has
 	// it. Nil means that it always can.
 	Usable func(S) bool
 	// Refuse returns the error of a record that the store never writes. Nil refuses none.
 	Refuse func(next driver.Record) error
-	// LookFirst has a claim read a record that the memory cannot serve for, where Write
-	// takes a request more to say what it has found.
+	// LookFirst has a claim read a record first if the memory cannot be used, where
+	// Write needs one more request to return what it has found.
 	LookFirst bool
-	// LookUnseen has the claim of a lock read a record that the memory does not have. What
-	// else is claimed, a session or a part of the history, is new, and is taken for absent.
+	// LookUnseen has the claim of a lock read a record that the memory does not have. Other
+	// claims, of a session or a part of the history, are new keys, which are assumed to be
+	// absent.
 	LookUnseen bool
 	// Tries is how often one call writes at most: 3 times if zero.
 	Tries int
 }
 
-// Claim is that of [driver.Store]. Without knowledge of the key it takes it for absent.
+// Claim implements [driver.Store]. It assumes that a key without a known state is absent.
 func (w *Writer[S]) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
 	if err := w.check(next, driver.CheckClaim(next)); err != nil {
 		return now, prev, err
@@ -83,12 +84,12 @@ func (w *Writer[S]) Claim(ctx context.Context, next driver.Record) (now, prev dr
 	return now.Clone(), prev.Clone(), nil // Claimed has them share Data, and memory has prev
 }
 
-// Swap is that of [driver.Store].
+// Swap implements [driver.Store].
 func (w *Writer[S]) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
 	return w.swap(ctx, prev, next, driver.CheckSwap(prev, next))
 }
 
-// Raise is that of [driver.Raiser].
+// Raise implements [driver.Raiser].
 func (w *Writer[S]) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
 	return w.swap(ctx, prev, next, driver.CheckRaise(prev, next))
 }
@@ -112,7 +113,7 @@ func (w *Writer[S]) check(next driver.Record, wrong error) error {
 	return wrong
 }
 
-// Delete is that of [driver.Store].
+// Delete implements [driver.Store].
 func (w *Writer[S]) Delete(ctx context.Context, prev driver.Record) error {
 	err := w.changeFrom(ctx, prev, Step{Record: driver.Record{Key: prev.Key}, Remove: true})
 	if conflict := (*driver.ConflictError)(nil); errors.As(err, &conflict) && conflict.Absent {
