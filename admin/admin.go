@@ -45,45 +45,44 @@ func ReleaseDead(ctx context.Context, client *tenure.Client, name, reason string
 	return ask(ctx, client, "release", name, driver.Request{Kind: driver.ReleaseDead, Reason: reason})
 }
 
-// Revoke takes the lock away from its holder, alive or not. From the first write on
-// the holder cannot renew any more. It may be at work until its lease has run out,
-// so the lock is free only after that, and Revoke waits until then. If ctx ends
-// before, the lock stays reserved for nobody, and is free for any client that has
-// watched that for the lease duration.
+// Revoke takes the lock away from its holder, alive or not. From the first write
+// on, the holder cannot renew any more. It may be at work until its lease has
+// expired, so the lock is free only after that, and Revoke waits until then. If ctx
+// ends before, the lock stays reserved for nobody, and is free for any client that
+// has watched this record for the lease duration.
 //
-// Use it for a holder that does not answer. Ask a holder that answers to step down
-// instead: it can end its work in order, and is quicker. A lock under a session
-// cannot be taken away alone while the session is alive, or may be, as far as this
+// Use it for a holder that does not answer. Ask a responsive holder to step down
+// instead: it can end its work in order, and is faster. A single lock of a session
+// cannot be revoked while the session is alive, or may be alive as far as this
 // client has seen: the error matches [tenure.ErrAlive]. [ReleaseDead] watches, and
 // releases the lock when the session is dead.
 func Revoke(ctx context.Context, client *tenure.Client, name, reason string) error {
 	return ask(ctx, client, "revoke", name, driver.Request{Kind: driver.Revoke, Reason: reason})
 }
 
-// CrashOptions are those of [ReleaseCrashed].
+// CrashOptions are the options of [ReleaseCrashed].
 type CrashOptions struct {
-	// After is how long the lock stays held, from the call on: the last requests of the
-	// dead holder to what it has worked on may still be on their way. A lease that
-	// runs out leaves them [tenure.Options.Grace]. If zero, that is it; a negative one is no
-	// time at all, which is right only if the resource is fenced.
+	// After is how long the lock stays held, from the call on: the last requests of the dead
+	// holder to its resource may still be on their way. If zero, it is
+	// [tenure.Options.Grace], as after a lease that expires; a negative value means no time
+	// at all, which is right only if the resource is fenced.
 	After time.Duration
-	// Within is how long the store is asked, from the call on, at least as long as
-	// After. If zero, two lease durations. By then the lease has run out by itself.
+	// Within bounds the retries, from the call on; it is at least as long as After.
+	// If zero, two lease durations. By then the lease has expired by itself.
 	Within time.Duration
 }
 
 // ReleaseCrashed releases the lock of a lease whose holder has certainly ended without
-// releasing it, so that others need not wait until the lease has run out. The id is
-// that of the lease: [tenure.Lease.ID]. The caller answers for the death: the holder's process,
-// all that it had started, and every other process that has worked under the lease, must have
-// ended. The end of a connection is no proof of that, nor is the exit of one process which may
-// have left children. For a holder that has shown no life for its lease [ReleaseDead] needs no
-// proof.
+// releasing it, so that others need not wait until the lease has expired. The id is the id of
+// the lease: [tenure.Lease.ID]. The caller answers for the death: the holder's process, all
+// that it had started, and every other process that has worked under the lease, must have
+// ended. Neither the end of a connection proves that, nor the exit of a process that may have
+// left children. For a holder without a heartbeat for its lease, [ReleaseDead] needs no proof.
 //
-// Only a record that shows the very lease is written. The lock may be taken, released
-// or reserved meanwhile: the error matches [tenure.ErrNotHeld] then. The term ends as
-// [tenure.EndCrashed], unless the holder has said itself why it had stopped. Other errors are
-// those of the store, or match the context's; the lock runs out by itself then.
+// Only a record that shows exactly this lease is written. If the lock was taken, released or
+// reserved meanwhile, the error matches [tenure.ErrNotHeld]. The term ends as
+// [tenure.EndCrashed], unless the holder has recorded why it stopped. Other errors are the
+// store's, or match the context's; the lease then expires by itself.
 func ReleaseCrashed(ctx context.Context, client *tenure.Client, name, id string, options *CrashOptions) error {
 	timing := client.Options()
 	var o CrashOptions
@@ -172,16 +171,17 @@ func eachPage(ctx context.Context, list lister, prefix string, show func(driver.
 // sweepAtOnce is how many sessions are watched at once.
 const sweepAtOnce = 64
 
-// Sweep clears what ended sessions have left in the store. It closes sessions whose
-// heartbeat has stood still for their lease, so that their locks are free. It
-// deletes all closed sessions, once it has seen them closed for longer than any
-// write of theirs can be late. It watches each session for itself, which takes up to
-// five times the longer of its lease and this client's. It returns how many records
-// it has deleted. Sessions that show life are left alone.
+// Sweep deletes the records of ended sessions. It closes sessions whose heartbeat
+// has not changed for their lease, so that their locks are free. It deletes all
+// closed sessions, once it has seen them closed for longer than any write of theirs
+// can be late. It watches each session, which takes up to five times the longer of
+// its lease and this client's. It returns the number of deleted records. It leaves
+// living sessions alone.
 //
-// It reads the records of all sessions, and is for now and then: a client deletes
-// by itself what it has closed, if it lives for so long. The error is that of the
-// store, or matches the context's; swept still counts what was deleted before it.
+// It reads the records of all sessions, and is for occasional use: a client
+// deletes the sessions that it has closed, if it lives long enough. The error is
+// the store's, or matches the context's; swept still counts the records deleted
+// before it.
 func Sweep(ctx context.Context, client *tenure.Client) (swept int, err error) {
 	var ids []string
 	for st, err := range client.Sessions(ctx) {
@@ -232,11 +232,11 @@ type SweptLocks struct {
 	// history. After a dry run Locks is how many would be deleted; History is 0.
 	Locks   int `json:"locks"`
 	History int `json:"history"`
-	// WithData is how many were left alone because they have data: what a holder
-	// has left for the next one, or the size of a semaphore, which is in use
-	// although nobody has written it for long.
+	// WithData is how many were left alone because they have data: of a holder
+	// for the next holder, or the size of a semaphore, which is in use although
+	// it has not been written for long.
 	WithData int `json:"with_data"`
-	// Taken is how many were left alone because somebody took them meanwhile.
+	// Taken is how many were left alone because a process took them meanwhile.
 	Taken int `json:"taken"`
 }
 
@@ -248,17 +248,16 @@ const (
 )
 
 // SweepReleased deletes the records of locks that were released long ago, and their
-// history, so that a store whose locks have ever new names does not grow. It goes
-// through the locks whose names begin with prefix, and their history; it may be slow. The
-// time of a release is by the wall clock of the last holder, and is compared with the clock
-// of this machine. A wrong clock has a lock deleted early or late, which harms only
-// users that need its token or its history. A lock that is held, reserved, under a
-// session, or has data, is left alone.
+// history, so that a store whose locks always have new names does not grow. It lists the
+// locks whose names begin with prefix, and their history; it may be slow. It compares the
+// time of a release, by the wall clock of the last holder, with the clock of this machine.
+// With a wrong clock a lock is deleted early or late, which harms only users that need its
+// token or its history. A lock that is held, reserved, under a session, or has data, is
+// left alone.
 //
-// This client holds a lock that has a history while it deletes that history. So a
-// process that takes the lock meanwhile does not lose its terms. The error is
-// that of the store, or matches the context's; the result still counts what was
-// deleted before it.
+// This client holds a lock while it deletes the lock's history. So a process that
+// takes the lock meanwhile does not lose its terms. The error is the store's, or
+// matches the context's; the result still counts the records deleted before it.
 func SweepReleased(
 	ctx context.Context, client *tenure.Client, prefix string, options *SweepOptions,
 ) (SweptLocks, error) {
@@ -346,14 +345,15 @@ func (s *releasedSweep) remove(ctx context.Context, rec driver.Record) error {
 
 // ReapOptions say which locks [Reap] watches.
 type ReapOptions struct {
-	// Names are locks, and Prefixes begin the names of all that are watched besides; ""
-	// begins all names. One of both is needed.
+	// Names are the locks to watch; in addition all locks whose names begin with one of
+	// Prefixes are watched; "" begins all names. At least one of both is needed.
 	Names, Prefixes []string
 	// ListEvery is how often the names of Prefixes are listed, which may be slow: a
-	// millisecond at least. If zero, every ten minutes. A lock that is new is watched from the next list on.
+	// millisecond at least. If zero, every ten minutes. A new lock is watched from the next list
+	// on.
 	ListEvery time.Duration
-	// Once has it return when each lock that has a holder now was released, or its
-	// holder has shown that it lives, which takes a lease.
+	// Once makes Reap return when each lock that has a holder now was released, or
+	// its holder has written a heartbeat, which takes a lease.
 	Once bool
 	// Reason is written into the history with each release. If empty, it says that the
 	// holder has shown no sign of life.
@@ -367,11 +367,11 @@ type ReapOptions struct {
 
 // Reaped is a lock that [Reap] has released, or a session that it has closed.
 type Reaped struct {
-	// Name is that of the lock, empty for a session.
+	// Name is the name of the lock, empty for a session.
 	Name string `json:"lock,omitempty"`
 	// Session is the id of the session, empty for a lock.
 	Session string `json:"session,omitempty"`
-	// Owner, Token and Host are those of the holder.
+	// Owner, Token and Host describe the holder.
 	Owner string `json:"owner,omitempty"`
 	Token uint64 `json:"token,omitempty"`
 	Host  string `json:"host,omitempty"`
@@ -386,20 +386,20 @@ const (
 	reapReads, reapWrites = 1000, 16
 )
 
-// Reap watches locks, and releases those whose holders are dead, so that one who looks
-// just once finds them free: a job of a scheduler, say, that does not wait. It takes
-// nothing that a waiting contender would not: it looks at each record each half of the
-// lease that the record names, and releases the lock when the holder has shown no sign of
-// life for that lease, as [ReleaseDead] does. A session that shows none is closed,
-// which frees all locks under it, and its record is deleted later, as by [Sweep].
+// Reap watches locks, and releases those whose holders are dead, so that a caller that
+// tries only once, such as a scheduled job, finds them free. It releases only locks that
+// a waiting acquirer would take: it reads each record every half of the record's lease,
+// and releases the lock when the holder has written no heartbeat for that lease, as
+// [ReleaseDead] does. It closes a session without a heartbeat, which frees all locks
+// under it, and deletes its record later, like [Sweep].
 //
-// A dead holder's lock is free within one and a half of its lease. Any number of clients
-// may watch the same locks: a release that another one was quicker with is done. Each lock
-// costs two strong reads in a lease, whatever its state is.
+// A dead holder's lock is free within one and a half times its lease. Any number of
+// clients may watch the same locks: if another client releases a lock first, nothing is
+// left to do. Each lock costs two strong reads in a lease, whatever its state is.
 //
-// It returns nil when ctx ends, or with [ReapOptions.Once] when that is done; else the
-// error says what is wrong with the options, or that the client is closed. With Once it
-// is that of the store if the names cannot be listed.
+// It returns nil when ctx ends, or with [ReapOptions.Once] when that is done; otherwise
+// the error says what is wrong with the options, or that the client is closed. With
+// Once it is that of the store if the names cannot be listed.
 func Reap(ctx context.Context, client *tenure.Client, options ReapOptions) error {
 	r := &reap{operator: operatorOf(client), client: client, ReapOptions: options, locks: map[string]*reapLock{}}
 	err := r.check()

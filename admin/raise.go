@@ -23,8 +23,8 @@ import (
 
 // RaiseOptions are for [RaiseTokens].
 type RaiseOptions struct {
-	// Reason says why. It is kept in the history of each lock. If empty, it is "the
-	// store was restored".
+	// Reason is stored in the history of each lock. If empty, it is "the store was
+	// restored".
 	Reason string
 	// OnProgress, if not nil, is called each second of the wait, and after each few
 	// writes, by the goroutine of the call, which waits for it.
@@ -35,10 +35,10 @@ type RaiseOptions struct {
 type RaiseProgress struct {
 	// Locks is how many locks there are whose tokens will be raised.
 	Locks int
-	// Remaining is how long everything must stand still yet. It is 0 when that is
-	// over, and tokens are raised.
+	// Remaining is how long no record may change yet. It is 0 when that is over,
+	// and tokens are raised.
 	Remaining time.Duration
-	// Done is what was done so far.
+	// Done counts the work done so far.
 	Done RaisedTokens
 }
 
@@ -49,44 +49,44 @@ type RaisedTokens struct {
 	// Sessions is how many sessions were closed.
 	Sessions int `json:"sessions"`
 	// Unreadable is how many records were left alone because they could not be
-	// understood, or because the store refuses to write over them.
+	// decoded, or because the store refuses to overwrite them.
 	Unreadable int `json:"unreadable"`
 	// Foreign is how many locks of other clients were left alone because Tenure has
-	// never given a token for them.
+	// never granted a token for them.
 	Foreign int `json:"foreign"`
 }
 
 // RaiseTokens raises the tokens of all locks whose names begin with prefix, and closes
-// all sessions. It is for the time after a loss of the store, when it was restored from
-// a backup, or has failed over without its last writes. Tokens that were given since
-// are given again then, and two processes may believe that they hold one lock.
+// all sessions. It is for a store that was restored from a backup, or has failed over
+// without its last writes. The tokens of the lost writes are then granted a second
+// time, and two processes may believe that they hold one lock.
 //
 // Stop all programs that use the store before, whatever their locks, and start them
-// after RaiseTokens has returned nil. It reads all of these records, waits for the longest
-// lease that any of them names, and for that of this client, and reads them again. If one
-// has changed the error matches [tenure.ErrAlive], says which, and nothing was written: a program
-// is still running. Else nobody who was granted a lock in the lost time can believe to hold
-// it any more, and each record is replaced, if it is still what was read.
+// after RaiseTokens has returned nil. It reads all of these records, waits for the longest lease
+// among them and this client's, and reads them again. If one has changed, the error matches
+// [tenure.ErrAlive], says which, and nothing was written: a program is still running. Otherwise
+// no process that was granted a lock in the lost time can still believe that it holds it, and
+// each record is replaced, if it is still what was read.
 //
-// By must be more than the number of tokens that any one of the locks was given in the
-// lost time, those included by which they were raised then: if one backup is restored
-// a second time, raise by more than the first time. If it is much too high that does no
-// harm. If a token would be higher than [driver.MaxToken], the error matches
-// [tenure.ErrTokenLimit], and nothing is written. A lock that did not exist when the backup
-// was made has no record, and begins at token 1 again: have its fences forget.
+// By must be more than the number of tokens that any one of the locks was granted in the
+// lost time, including raises: if one backup is restored a second time, raise by more than
+// the first time. A value that is much too high does no harm. If a token would exceed
+// [driver.MaxToken], the error matches [tenure.ErrTokenLimit], and nothing is written. A
+// lock that did not exist when the backup was made has no record, and begins at token 1
+// again: have its fences forget.
 //
-// All sessions are closed, whatever the prefix is. A session keeps alive any number of
-// locks, and those that were taken under it in the lost time stand in no record.
+// All sessions are closed, whatever the prefix is. A session renews any number of
+// locks, and no record shows the locks that were taken under it in the lost time.
 //
-// It can be repeated: after an error, or a crash, what is done is done, and is done
-// again. A token that is raised twice is only higher. Nobody may call it twice at the
-// same time: each call would be a sign of life to the other one.
+// It can be repeated after an error or a crash: a token that is raised twice is only
+// higher. Two calls must not run at the same time: each would look like a living
+// program to the other.
 //
-// Records that cannot be understood are left alone, and the error says so when all else
+// Records that cannot be decoded are left alone, and the error says so when everything else
 // is done. It matches [tenure.ErrUnreadable] then. It matches [errors.ErrUnsupported] if the
-// store cannot raise tokens. Other errors are those of the store, which is asked again
-// for up to a lease, or match the context's; the result still counts what was done. The
-// history of each lock shows the owner name of this client, and the reason.
+// store cannot raise tokens. Other errors are those of the store, which is asked again for
+// up to a lease, or match the context's; the result still counts what was done. The history
+// of each lock shows the owner name of this client, and the reason.
 func RaiseTokens(
 	ctx context.Context, client *tenure.Client, prefix string, by uint64, options *RaiseOptions,
 ) (RaisedTokens, error) {

@@ -21,8 +21,8 @@ const maxBatch = 100
 
 // GetBatch returns the records of several keys in the order of the keys, in one
 // request for a hundred of them (fifty, in a table that is shared). It costs
-// the capacity units of as many single reads. A record that was left out, as
-// DynamoDB does when it is throttled, has an error of its own.
+// the capacity units of as many single reads. A record that DynamoDB left out,
+// because it was throttled for example, has an error of its own.
 func (s *Store) GetBatch(ctx context.Context, keys []string, c driver.Consistency) ([]driver.Lookup, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err

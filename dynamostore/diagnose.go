@@ -28,8 +28,8 @@ const (
 	fewHolders = 20
 )
 
-// Diagnose examines the table, the rights of the program, and who has written the items. It
-// implements [driver.Diagnoser].
+// Diagnose examines the table, the rights of the program, and which clients have written
+// the items. It implements [driver.Diagnoser].
 func (s *Store) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisPatience)
 	defer cancel()

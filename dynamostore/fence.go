@@ -18,9 +18,9 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// ErrStale is matched by the refusal of a write whose token is older than one
-// that the item has seen. Stop the work: the token never passes again. See
-// [StaleError].
+// ErrStale is matched by the refusal of a write whose token is lower than a
+// token that the item has seen. Stop the work: the token never passes again.
+// See [StaleError].
 var ErrStale = errors.New("stale token")
 
 // StaleError is the refusal of a [Fence] or a [FenceItem]. It matches
@@ -61,15 +61,16 @@ const DefaultFenceAttribute = attrToken
 //	}
 //
 // An item that the new holder has not written yet does not know of it, and
-// still takes a write of the one before. Where that matters, because several
-// items change together or because it must end with the change of holders, use
-// a [FenceItem]. One item must be guarded by the tokens of one lock alone.
+// still accepts a write of the former holder. Where that matters, because
+// several items change together or because it must end with the change of
+// holders, use a [FenceItem]. One item must be guarded by the tokens of one
+// lock alone.
 //
 // The condition holds again for a second write of the same token: the SDK's
 // retries may stay on for a write that may be made twice, but not for a write
 // that adds.
 type Fence struct {
-	// Token is that of the lease under which the item is written.
+	// Token is the token of the lease under which the item is written.
 	Token uint64
 	// Attribute is where the item remembers the token, as a number (N). If
 	// empty, "fencingToken".
@@ -183,9 +184,9 @@ func setting(update *string) *string {
 	return &all
 }
 
-// Delete fences a DeleteItem: it adds the condition. With the item goes its
-// memory: a late write of an older holder may then create it again. Where that
-// matters, mark the item as deleted with Update instead.
+// Delete fences a DeleteItem: it adds the condition. The item's token is
+// deleted with it: a late write of an older holder may then create it again.
+// Where that matters, mark the item as deleted with Update instead.
 func (f Fence) Delete(in *dynamodb.DeleteItemInput) error {
 	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
 	return f.guard(&in.ConditionExpression, &in.ExpressionAttributeNames, &in.ExpressionAttributeValues)
@@ -193,9 +194,9 @@ func (f Fence) Delete(in *dynamodb.DeleteItemInput) error {
 
 // Explain returns a [*StaleError] if err says that an item has seen a newer
 // token, and otherwise err itself: a condition of the caller's own may have
-// failed. Engines that send no item with a failed condition tell neither, and
-// fences of several locks in one transaction are not told apart: there, see the
-// reasons in the SDK's error.
+// failed. With engines that send no item with a failed condition it cannot
+// know, and it cannot distinguish the fences of several locks in one
+// transaction: there, see the reasons in the SDK's error.
 func (f Fence) Explain(err error) error {
 	return f.explain(err, func(item) bool { return true })
 }
@@ -231,20 +232,20 @@ func refusedItems(err error) []item {
 // fencePrefix begins the keys of the items that transactions check.
 const fencePrefix = driver.OwnPrefix + "fence/"
 
-// FenceItem guards transactions of the caller's own by an item that rests
-// beside the lock, in the lock's table: it changes with the holder alone. (The
-// lock's own item changes with every heartbeat, and a transaction that checks it
-// would conflict with them.) [Store.RaiseFence] makes it.
+// FenceItem guards the caller's own transactions with an extra item for the
+// lock, in the lock's table, which changes only with the holder. (The lock's own
+// item changes with every heartbeat, and a transaction that checks it would
+// conflict with them.) [Store.RaiseFence] creates it.
 type FenceItem struct {
 	s     *Store
 	lock  string
 	token uint64
 }
 
-// RaiseFence tells the fence of a lock that the term of the token has begun,
-// and returns it. A holder calls it after it was granted the lock and before its
-// work: from then on no transaction passes that checks for an older token. One
-// write; with an unknown outcome call it again.
+// RaiseFence records in the fence of a lock that the term of the token has
+// begun, and returns the fence. A holder calls it after it was granted the lock
+// and before its work: from then on no transaction that checks for an older
+// token passes. It is one write; after an unknown outcome call it again.
 //
 // If a newer token has been raised, the error is a [*StaleError].
 func (s *Store) RaiseFence(ctx context.Context, lock string, token uint64) (*FenceItem, error) {
@@ -302,9 +303,9 @@ func (f *FenceItem) stale(ctx context.Context, err error) error {
 
 // Check returns the action to add to a transaction of TransactWriteItems: the
 // transaction is made only if no newer token has been raised. It costs two
-// write capacity units, and counts as one of the hundred actions. Transactions
-// of one holder that run at once may conflict on it: the SDK does not try those
-// again, the caller does.
+// write capacity units, and counts as one of the hundred actions. Concurrent
+// transactions of one holder may conflict on it: the SDK does not retry them,
+// the caller must.
 func (f *FenceItem) Check() types.TransactWriteItem {
 	return types.TransactWriteItem{ConditionCheck: &types.ConditionCheck{
 		TableName: &f.s.table, Key: f.s.key(fencePrefix + f.lock),
@@ -315,8 +316,8 @@ func (f *FenceItem) Check() types.TransactWriteItem {
 	}}
 }
 
-// Explain returns a [*StaleError] if err is that of a transaction which a newer
-// token refused, and otherwise err itself.
+// Explain returns a [*StaleError] if a newer token refused the transaction, and
+// otherwise err itself.
 func (f *FenceItem) Explain(err error) error {
 	return Fence{Token: f.token}.explain(err, func(it item) bool { return f.s.keyOf(it) == fencePrefix+f.lock })
 }

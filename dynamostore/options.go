@@ -13,10 +13,10 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Dialect says how the lease duration stands in an item. It is what keeps the
-// existing lock clients from reading each other's locks; apart from it their
-// items are the same. All dialects that have a safe meaning are read, whichever
-// is written.
+// Dialect is the format of the lease duration in an item. The existing lock
+// clients cannot read each other's locks because of it; otherwise their items
+// are the same. The store reads all dialects that have a safe meaning,
+// whichever it writes.
 type Dialect int
 
 const (
@@ -65,23 +65,24 @@ type Options struct {
 	// makes a view for each value that it uses.
 	SortKey, SortValue string
 
-	// Dialect is what is written. If zero, [Java]. In a table that another
-	// client uses as well it must be the one of that client: it cannot read the
-	// other, and neither waits for a lock nor takes it then, but fails.
+	// Dialect is the dialect that is written. If zero, [Java]. In a table that
+	// another client uses as well, it must be the dialect of that client: the
+	// client cannot read the other, and then neither waits for a lock nor takes
+	// it, but fails.
 	Dialect Dialect
 
 	// SharedTable must be set by all users of a table to which another lock client
 	// writes. Such clients wipe the fencing token of an item that they take
 	// (Java), bring back an older one (dynamolock), or delete the item (both).
-	// With SharedTable it is kept in an item of its own: taking a lock then costs
-	// a read and a transaction, two requests in place of one, and five capacity
-	// units or so in place of one. Heartbeats and releases cost what they cost
+	// With SharedTable the token is kept in an item of its own: taking a lock then
+	// costs a read and a transaction, two requests instead of one, and about five
+	// capacity units instead of one. Heartbeats and releases cost the same as
 	// without it. The engine must have TransactWriteItems.
 	//
-	// Before another client may write to a table that Tenure had for itself, take
-	// and release each lock once with SharedTable set: its token is then beside
-	// it. And set it on until Tenure was the last to write each lock's item, and
-	// none is gone: a lock whose token is in no place begins at 1.
+	// Before another client may write to a table that only Tenure used, take and
+	// release each lock once with SharedTable set: its token is then in an item
+	// of its own. And leave it set until Tenure was the last to write each lock's
+	// item, and none is missing: a lock whose token is not stored begins at 1.
 	//
 	// Without it, an item that another client wrote is respected and shown, and
 	// never taken: Claim and takeover return an error that says so.
@@ -104,16 +105,16 @@ type Options struct {
 	Unshare bool
 
 	// Attributes returns attributes of the user's own for the item of a lock, for an
-	// index or a dashboard, say: nil or none leaves the item as it is. It is asked
-	// at each try to write a grant, a claim or a takeover, with the record that is to
-	// be written, without its token and the term before. What it returns is set in
-	// the same write, and stays through heartbeats and the release until a later
-	// grant sets it again; an attribute that is not returned then stays as it was. It
-	// adds to the size of the item, by which each write is billed.
+	// index or a dashboard, say: nil or none leaves the item as it is. It is called
+	// at each try to write a grant, a claim or a takeover, with the record to be
+	// written, without its token and the term before. What it returns is set in the
+	// same write, and stays through heartbeats and the release until a later grant
+	// sets it again; an attribute that is not returned then stays as it was. It adds
+	// to the size of the item, by which each write is billed.
 	//
 	// Names of a lock's own attributes, of the table's keys and those that begin with
 	// "tenure" are refused, and so is a nil value: the write is not applied, and the
-	// error is permanent. Numbers must be ones that DynamoDB takes.
+	// error is permanent. Numbers must be within the limits of DynamoDB.
 	//
 	// It is called by several goroutines at once, for locks alone, not for sessions
 	// and the history, and must be quick and not panic: a heartbeat does not wait for
@@ -121,15 +122,15 @@ type Options struct {
 	// attributes when it takes the lock, and dynamolock carries them along.
 	Attributes func(driver.Record) map[string]types.AttributeValue
 
-	// TimeToLive insists on a table whose items expire, together with
-	// SharedTable: no item of a lock may have the attribute. It is read by [Open].
+	// TimeToLive allows a table whose items expire, together with SharedTable: no
+	// item of a lock may have the attribute. [Open] reads it.
 	TimeToLive bool
 
-	// EventualReplicas insists on a global table whose replicas are only
-	// eventually consistent. There, two processes in different regions may hold
-	// one lock at once: conditional writes are decided in their own region, and
-	// the last writer wins. It is safe only as long as all processes use one and
-	// the same region. It is read by [Open].
+	// EventualReplicas allows a global table whose replicas are only eventually
+	// consistent. There, two processes in different regions may hold one lock at
+	// once: conditional writes are decided in their own region, and the last
+	// writer wins. It is safe only as long as all processes use one and the same
+	// region. [Open] reads it.
 	EventualReplicas bool
 }
 

@@ -24,8 +24,8 @@ const (
 	describePatience = 10 * time.Second
 )
 
-// Create makes the table, or sees that there is one as it is asked for. It implements
-// [driver.Provisioner].
+// Create creates the table, or checks that an existing one meets the options. It
+// implements [driver.Provisioner].
 func (s *Store) Create(ctx context.Context, o driver.CreateOptions) (did string, err error) {
 	asked, err := s.tableOptions(o)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 // Raise is Swap to a token that is higher by any amount: see [driver.Raiser]. In a
-// table that is shared the token beside rises with it, and that of a lock without an
-// item, which [Store.ListTokens] shows, is raised by a prev without a version: the
-// lock has an item again then, which is released.
+// shared table the token item rises with it. The token of a lock without an item,
+// which [Store.ListTokens] shows, is raised by a prev without a version: the lock
+// then has an item again, which is released.
 func (s *Store) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
 	if prev.Version != "" {
 		return s.swap(ctx, prev, next, driver.CheckRaise)
@@ -42,8 +42,8 @@ func (s *Store) Raise(ctx context.Context, prev, next driver.Record) (driver.Rec
 	return next, nil
 }
 
-// ListTokens returns the tokens of locks without an item, in a table that is shared:
-// see [driver.TokenRetainer]. Clients of other kinds delete items at a release, and so
+// ListTokens returns the tokens of locks without an item, in a shared table: see
+// [driver.TokenRetainer]. Clients of other kinds delete items at a release, and so
 // these may be most of the locks. It scans the table as [Store.List] does.
 func (s *Store) ListTokens(ctx context.Context, prefix, cursor string) (driver.Page, error) {
 	if err := s.ready(ctx); err != nil {

@@ -33,19 +33,19 @@ type Store struct {
 }
 
 // New returns a store on the table, and sends nothing. [Open] does the same,
-// and looks first whether the table is there and fit for locks.
+// and first checks that the table exists and is fit for locks.
 //
 // The client stays the caller's. The store switches the retries of the SDK off
-// for its own calls, whatever the client is set to: a hidden retry of a write
-// that had been applied looks like a lost race. Retries, with their limits in
-// time, are made above the store.
+// for its own calls, whatever the client's settings: a hidden retry of a write
+// that had been applied looks like a lost race. Package tenure retries, with
+// limits in time.
 //
-// If the client's HTTPClient is the SDK's own, as it is where nobody has set one,
-// the store makes its calls with one of the same settings and connections of its
-// own: after a call that was sent and got no answer it drops those that are idle,
-// at most once a second, because what has forgotten one has mostly forgotten them
-// all. Of an HTTPClient of another type it does so if that has a method
-// CloseIdleConnections, as an http.Client has, and leaves it alone otherwise.
+// If the client's HTTPClient is the SDK's own, the default, the store uses a copy
+// with the same settings and connections of its own: after a call that was sent
+// and got no answer it closes the idle connections, at most once a second,
+// because a network that has dropped one has mostly dropped them all. With an
+// HTTPClient of another type it does so if that has a method
+// CloseIdleConnections, like http.Client, and leaves it alone otherwise.
 func New(client *dynamodb.Client, table string, options *Options) (*Store, error) {
 	if client == nil {
 		return nil, errors.New("dynamostore: the client is nil")
@@ -60,13 +60,13 @@ func New(client *dynamodb.Client, table string, options *Options) (*Store, error
 	return &Store{client: client, table: table, options: o, pageSize: pageSize, connections: newConnections(client)}, nil
 }
 
-// Open is [New] for a table that must be there: it asks DynamoDB for the
-// table's description, and refuses a table whose keys differ from the options,
-// a table that is being deleted, and a global table whose replicas are
-// eventually consistent; see [Options.EventualReplicas]. It needs the
-// permission dynamodb:DescribeTable. With SharedTable it also refuses a table
-// whose items expire, if it may ask for that by dynamodb:DescribeTimeToLive;
-// see [Options.TimeToLive].
+// Open is [New] for a table that must exist: it asks DynamoDB for the table's
+// description, and refuses a table whose keys differ from the options, a table
+// that is being deleted, and a global table whose replicas are eventually
+// consistent; see [Options.EventualReplicas]. It needs the permission
+// dynamodb:DescribeTable. With SharedTable it also refuses a table whose items
+// expire, if it may ask for that by dynamodb:DescribeTimeToLive; see
+// [Options.TimeToLive].
 func Open(ctx context.Context, client *dynamodb.Client, table string, options *Options) (*Store, error) {
 	s, err := New(client, table, options)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Store) ready(ctx context.Context) error {
 
 // Close ends the use of the store, and of all views that [Store.WithSortValue] made
 // of it. It returns at once; calls that are under way go on, and the client stays
-// open. Close of a view ends that view alone.
+// open. Close of a view ends only that view.
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	if s.whole == nil {
@@ -114,13 +114,13 @@ func (s *Store) Close() error {
 
 // WithSortValue returns a view of the store in which all items have another value
 // of the sort key: other locks, in the same table, by the same client, connections
-// and options. It sends nothing, and costs next to nothing, so that a program may
-// make one for each value that it meets. A [github.com/tenurelock/tenure.Client]
-// is for one view.
+// and options. It sends nothing, and costs almost nothing, so that a program may
+// create one for each value. A [github.com/tenurelock/tenure.Client] is for one
+// view.
 //
 // The view is closed when it or the store is. A view of a view belongs to the
-// store, not to the view. The error says that the table has no sort key by the
-// options, or what is wrong with the value; nothing else can fail.
+// store, not to the view. The error says that the options name no sort key, or
+// what is wrong with the value; nothing else can fail.
 func (s *Store) WithSortValue(v string) (*Store, error) {
 	o := s.options
 	if o.SortKey == "" {
@@ -225,7 +225,7 @@ func isLedger(data []byte) bool {
 }
 
 // Claim writes next if its key is absent or released: one request, and two in
-// a table that is shared.
+// a shared table.
 func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
 	if err := s.ready(ctx); err != nil {
 		return now, prev, driver.NotApplied(err)
@@ -308,7 +308,7 @@ func (s *Store) foreign(key string, rec driver.Record) error {
 
 // Swap replaces prev by next if the stored version and token are those of
 // prev: one request, which is a transaction of two items when the holder
-// changes in a table that is shared.
+// changes in a shared table.
 func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
 	return s.swap(ctx, prev, next, driver.CheckSwap)
 }
@@ -373,8 +373,8 @@ func (s *Store) refusedSwap(prev driver.Record, stands finding, err error) error
 }
 
 // Delete removes the record if its version and token are those of prev. In a
-// table that is shared the token of a lock outlives it: a transaction makes sure
-// that it stands beside.
+// shared table the token of a lock outlives it: a transaction makes sure that it
+// is in an item of its own.
 func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	if err := s.ready(ctx); err != nil {
 		return driver.NotApplied(err)
@@ -408,13 +408,13 @@ func (s *Store) remove(ctx context.Context, prev driver.Record, e *expression) e
 	return err
 }
 
-// KeepsTokens implements [driver.TokenRetainer]: in a table that is shared the
-// tokens of locks stand beside, and outlive the items of the locks.
+// KeepsTokens implements [driver.TokenRetainer]: in a shared table the tokens
+// of locks are in items of their own, and outlive the items of the locks.
 func (s *Store) KeepsTokens() bool { return s.options.SharedTable }
 
 // ChargesRefusals implements [driver.RefusalCharger]: DynamoDB bills a write whose condition
-// did not hold as any, and counts it against the limit of the item's partition. A claim in a
-// table that is shared reads first by itself.
+// did not hold like any other, and counts it against the limit of the item's partition. A
+// claim in a shared table reads first by itself.
 func (s *Store) ChargesRefusals() bool { return !s.options.SharedTable }
 
 // conflict turns the error of a write into what it means. If a condition did

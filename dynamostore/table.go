@@ -35,12 +35,12 @@ type TableOptions struct {
 	Tags map[string]string
 }
 
-// CreateTable makes a table for locks, billed on demand, and waits until it can
+// CreateTable creates a table for locks, billed on demand, and waits until it can
 // be used, or until ctx is done. It returns an error that matches [ErrTableExists]
-// if there is one of that name, and leaves it as it is.
+// if a table of that name exists, and leaves it as it is.
 //
 // It needs the permissions dynamodb:CreateTable and dynamodb:DescribeTable, and
-// those for what the options ask.
+// those that the options need.
 func CreateTable(ctx context.Context, client *dynamodb.Client, table string, options *TableOptions) error {
 	s, err := New(client, table, nil)
 	if err != nil {
@@ -147,8 +147,8 @@ type Description struct {
 	Class            string   `json:"class"`
 	Replicas         []string `json:"replicas"`
 	EventualReplicas bool     `json:"eventual_replicas"` // they are not strongly consistent
-	// TTLAttribute is that by which items expire, "" if none does, and nil if that could not be
-	// asked for. So it is with PointInTimeRecovery.
+	// TTLAttribute is the attribute by which items expire, "" if none does, and nil if it could
+	// not be read. PointInTimeRecovery is nil likewise.
 	TTLAttribute        *string `json:"ttl_attribute"`
 	DeletionProtection  bool    `json:"deletion_protection"`
 	PointInTimeRecovery *bool   `json:"point_in_time_recovery"`
@@ -156,13 +156,13 @@ type Description struct {
 	// Items and Bytes are as of some hours ago.
 	Items int64 `json:"items"`
 	Bytes int64 `json:"size_bytes"`
-	// Findings are what is to be thought of it, if that was asked for.
+	// Findings are the assessment of the table, if requested.
 	Findings []driver.Finding `json:"findings"`
 }
 
 // Inspect asks DynamoDB about the table: three requests of its control plane. It needs the
 // permission dynamodb:DescribeTable; without dynamodb:DescribeTimeToLive and
-// dynamodb:DescribeContinuousBackups what they tell stays unknown.
+// dynamodb:DescribeContinuousBackups their results stay unknown.
 func (s *Store) Inspect(ctx context.Context) (*Description, error) {
 	d, err := s.describe(ctx)
 	if err != nil {

@@ -11,28 +11,28 @@ import (
 var (
 	// ErrStale is matched by the error that is returned when a higher token has
 	// passed before: another holder has begun. Nothing was written. Stop the
-	// work; do not ask again under this token, which can never pass any more.
-	// See [StaleError].
+	// work; do not retry with this token, which can never pass again. See
+	// [StaleError].
 	ErrStale = errors.New("stale token")
 
 	// ErrNoToken is matched when there is no token to compare: it is zero,
 	// missing, or cannot be read. Nothing was written. The text says where it
-	// was looked for and how to hand it in.
+	// was expected and how to pass it.
 	ErrNoToken = errors.New("no fencing token")
 
 	// ErrWrongLock is matched when a request was made under another lock than
 	// the lock of its resource. Nothing was written.
 	ErrWrongLock = errors.New("wrong lock")
 
-	// ErrFull is matched when a gate knows as many resources as it may. The
+	// ErrFull is matched when a gate knows its maximum of resources. The
 	// resource was unknown, and nothing was written. Forget resources that are
-	// written no more, or raise [GateOptions.MaxResources].
+	// no longer written, or raise [GateOptions.MaxResources].
 	ErrFull = errors.New("gate is full")
 )
 
 // StaleError is the refusal of a guard. It matches [ErrStale].
 type StaleError struct {
-	// Resource is what was to be written.
+	// Resource is the resource of the refused write.
 	Resource string
 	// Token is the refused token.
 	Token uint64

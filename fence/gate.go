@@ -10,13 +10,13 @@ import (
 )
 
 // Gate is a guard in the memory of one process. It fits a resource that is
-// reached through this process alone, and lives no longer than it: when the
+// reached only through this process, and does not outlive it: when the
 // process starts again, the gate knows nothing, and admits the first token
 // that comes. Where that matters, keep the tokens beside the data: see [SQL]
 // and [SQLGate].
 //
-// It never forgets a resource by itself, since to forget one is to let a stale
-// write through: it holds a name and a number of each for as long as it lives.
+// It never forgets a resource by itself, since that would let a stale write
+// pass: it keeps a name and a number of each resource for as long as it lives.
 // [GateOptions.MaxResources] bounds that by refusing further resources.
 //
 // All methods may be called concurrently.
@@ -67,7 +67,7 @@ func NewGate(options *GateOptions) *Gate {
 
 // Do runs write while it holds the resource, and returns its error: see
 // [Guard]. The token counts from before write begins, also if write fails: it
-// may have left something behind.
+// may have had effects.
 //
 // Ctx bounds the waiting for another write to the resource; write gets it as
 // it is, and is not interrupted by its end.
@@ -117,8 +117,8 @@ func (g *Gate) Highest(resource string) (token uint64, ok bool) {
 
 // Forget has the gate forget the token of the resource: the next one passes,
 // whatever it is. It is for a resource that is gone for good, for a lock whose
-// record was deleted, so that its tokens begin at 1 again, and to undo a token
-// that was wrong. While a former holder may still be about, it unguards.
+// record was deleted, so that its tokens begin at 1 again, and to undo a wrong
+// token. While a former holder may still run, the resource is unguarded.
 func (g *Gate) Forget(resource string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -17,12 +17,13 @@ import (
 // are guards. All methods may be called concurrently.
 type Guard interface {
 	// Do runs write if no higher token has passed at the resource, and returns
-	// its error. While write runs, nothing else is let through at the resource:
-	// else a write could be compared, be paused, and land after a newer one.
+	// its error. While write runs, no other write to the resource is admitted:
+	// otherwise a write could be compared, be paused, and take effect after a
+	// newer one.
 	//
 	// It returns a [*StaleError] if a higher token has passed, an error that
-	// matches [ErrNoToken] if token is 0, and that of ctx if it ended while the
-	// resource was another's. In these cases write was not run.
+	// matches [ErrNoToken] if token is 0, and the error of ctx if it ended
+	// while another write held the resource. In these cases write was not run.
 	//
 	// Write must have taken effect, or have failed for good, when it returns.
 	// Do must not be called from inside of it for the same resource.
@@ -42,8 +43,8 @@ type Grant interface {
 var _ Grant = (*tenure.Lease)(nil)
 
 // Fixed returns a grant for a program that knows a lock and its token, but does not have
-// the lease: a child process, a queue's consumer. Its Check is always nil, so
-// that the resource alone stops a late write.
+// the lease: a child process, a queue's consumer. Its Check is always nil, so that only
+// the resource stops a late write.
 func Fixed(lock string, token uint64) Grant { return fixed{lock, token} }
 
 type fixed struct {

@@ -17,39 +17,40 @@ import (
 type HandlerOptions struct {
 	// Lock returns the lock that a request must be made under; a request under
 	// another one is refused. Set it wherever the server knows it: a client
-	// that names a lock of its own choice is compared with nobody. If nil, any
-	// lock will do.
+	// that names a lock of its own choice is not compared with the holder. If
+	// nil, any lock is accepted.
 	Lock func(*http.Request) string
 
 	// Resource returns the name under which the guard compares the tokens of a
-	// request. If nil, it is the name of the lock: whatever is written under a
-	// lock is one resource, so that a new holder's first write anywhere shuts
-	// the former one out everywhere, and writes happen one at a time.
+	// request. If nil, it is the name of the lock: everything that is written
+	// under a lock is one resource, so that a new holder's first write
+	// anywhere excludes the former holder everywhere, and writes happen one at
+	// a time.
 	//
-	// With a finer one, such as the path, writes to several resources run side
-	// by side, but a late write is let in where the new holder has not written
-	// yet. Lock must be set then, because the tokens of two locks at one
-	// resource cannot be compared.
+	// With a finer name, such as the path, writes to several resources run
+	// concurrently, but a late write is admitted where the new holder has not
+	// written yet. Lock must be set then, because the tokens of two locks at
+	// one resource cannot be compared.
 	Resource func(*http.Request) string
 
 	// MaxBody bounds the body of a request in bytes. It is read to its end
-	// before the resource is entered: a sender that is paused halfway would
-	// keep its successor out. If zero, it is 1 MiB. Negative means that the
-	// handler behind reads it itself, however long it is; bound that by
+	// before the resource is locked: otherwise a sender that is paused
+	// halfway would block its successor. If zero, it is 1 MiB. Negative means
+	// that next reads it itself, however long it is; bound that by
 	// http.Server.ReadTimeout.
 	MaxBody int64
 
 	// OnError is called with what went wrong in the guard itself, such as a
-	// database that cannot be reached. The client is not told the reason.
+	// database that cannot be reached. The client does not get the reason.
 	OnError func(*http.Request, error)
 }
 
 const defaultMaxBody = 1 << 20
 
-// Handler returns a handler that asks the guard before it hands a request to
-// next, and holds the resource until next has returned. Put it around what
-// writes. All methods count, GET included: a request to read lets the token of
-// a new holder be known.
+// Handler returns a handler that asks the guard before it passes a request to
+// next, and holds the resource until next has returned. Put it around the
+// handlers that write. All methods count, GET included: a request to read
+// makes the token of a new holder known.
 //
 // Requests carry [LockHeader] and [TokenHeader]: see [NewTransport]. These are
 // refused, by a problem document (RFC 9457) that names the tokens, and that

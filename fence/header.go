@@ -21,7 +21,7 @@ const (
 	TokenHeader = "Tenure-Token"
 
 	// RefusedHeader is in each answer by which [Handler] refuses a request, and
-	// tells it from the answers of the handler behind: see [Refusal].
+	// distinguishes it from the answers of next: see [Refusal].
 	RefusedHeader = "Tenure-Refused"
 )
 
@@ -33,7 +33,7 @@ func SetHeader(h http.Header, grant Grant) {
 }
 
 // ParseHeader returns the grant that the headers carry. The error matches
-// [ErrNoToken] if one of them is missing, there more than once, or unreadable.
+// [ErrNoToken] if one of them is missing, repeated, or unreadable.
 func ParseHeader(h http.Header) (Grant, error) {
 	text, err := single(h, LockHeader)
 	if err != nil {

@@ -50,7 +50,7 @@ const (
 // SQLOptions are for one guard in a database. Nil means the defaults.
 type SQLOptions struct {
 	// Table is the name of the table, letters, digits and underscores, with
-	// that of its schema before it and a dot if need be. If empty, it is
+	// its schema and a dot before it if needed. If empty, it is
 	// "tenure_fences".
 	Table string
 
@@ -125,16 +125,16 @@ func (s *SQL) CreateTable(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Guard returns nil if no higher token has passed at the resource, and has the
-// row of the resource locked then until the transaction ends: what the
-// transaction writes is committed before anybody else is let in, or not at
-// all. Call it first in the transaction, before anything that the work decides
-// on is read, and roll back if it returns an error:
+// Guard returns nil if no higher token has passed at the resource, and then
+// keeps the row of the resource locked until the transaction ends: the
+// transaction commits before another is admitted, or not at all. Call it first
+// in the transaction, before it reads anything that the work depends on, and
+// roll back if it returns an error:
 //
 //   - a [*StaleError] if a higher token has passed;
 //   - an error that matches [ErrNoToken] if token is 0;
 //   - the database's own, such as for a lock that another transaction has. If
-//     the engine wants so, begin the whole transaction again.
+//     the engine requires it, begin the whole transaction again.
 //
 // A transaction that is rolled back leaves no token behind either.
 func (s *SQL) Guard(ctx context.Context, tx Conn, resource string, token uint64) error {
@@ -159,12 +159,13 @@ func (s *SQL) Guard(ctx context.Context, tx Conn, resource string, token uint64)
 
 // Tx runs write in a transaction of db that is guarded by the token of the
 // grant, and commits it if write returns nil. A lease is a grant; see [Fixed]
-// for a token alone. The grant is asked before the transaction begins and once
-// more right before the commit, so that a lease that ended meanwhile is not
-// relied on, whether or not somebody else has it.
+// for a token alone. The grant is checked before the transaction begins and
+// again right before the commit, so that nothing is committed under a lease
+// that has ended, whether or not another process has the lock.
 //
 // It returns the error of [SQL.Guard], of write, of the grant, or of the
-// commit; after the last one it is not known whether the write stays.
+// commit; after an error of the commit it is not known whether the write was
+// applied.
 func (s *SQL) Tx(ctx context.Context, db *sql.DB, resource string, grant Grant, write func(*sql.Tx) error) error {
 	if err := grant.Check(); err != nil {
 		return err
@@ -216,7 +217,7 @@ func (s *SQL) Highest(ctx context.Context, db *sql.DB, resource string) (token u
 }
 
 // Forget removes the token of the resource: the next one passes, whatever it
-// is. When to call it, and what it costs, stands at [Gate.Forget].
+// is. See [Gate.Forget] for when to call it, and what it costs.
 func (s *SQL) Forget(ctx context.Context, db *sql.DB, resource string) error {
 	if _, err := db.ExecContext(ctx, s.forget, resource); err != nil {
 		return fmt.Errorf("fence %q: forget in table %s: %w", shown(resource), s.table, err)

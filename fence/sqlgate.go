@@ -23,17 +23,17 @@ var _ Guard = (*SQLGate)(nil)
 func (s *SQL) Gate(db *sql.DB) *SQLGate { return &SQLGate{s: s, db: db} }
 
 // Do runs write while a transaction holds the resource's row, and returns its
-// error: see [Guard]. [TxFromContext] hands that transaction to write, for
+// error: see [Guard]. [TxFromContext] gives that transaction to write, for
 // effects in the same database; if write returns an error, they are rolled
 // back, and if the commit fails, Do returns its error and it is not known
-// whether they stay. On SQLite they must be made there, because the transaction
-// holds the only write lock of the file.
+// whether they were applied. On SQLite effects in the database must use it,
+// because the transaction holds the only write lock of the file.
 //
 // A token that is higher than the last is committed by itself before write
-// begins. Effects outside of the database cannot be rolled back, so that their
-// token must not be either. It lasts as surely as the database keeps what it
-// committed: not over a power failure if it does not flush, nor over a failover
-// to a replica that lags.
+// begins. Effects outside of the database cannot be rolled back, so their token
+// must not be either. It is as durable as the commits of the database: it may
+// be lost in a power failure if the database does not flush, or in a failover
+// to a lagging replica.
 func (g *SQLGate) Do(ctx context.Context, resource string, token uint64, write func(context.Context) error) error {
 	if err := check(resource, token); err != nil {
 		return err

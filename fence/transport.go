@@ -21,14 +21,14 @@ type TransportOptions struct {
 // the token of the lease that it is made under. It sends through base, or
 // through http.DefaultTransport if that is nil. Options may be nil.
 //
-// Right before it sends, it asks the lease, and sends nothing if that has
-// ended: the error is that of [tenure.Lease.Check]. Without a lease the error
-// matches [ErrNoToken]. A request whose headers say something else already is
-// not sent either, because one of the two is wrong.
+// Right before it sends, it checks the lease, and sends nothing if the lease
+// has ended: the error is the error of [tenure.Lease.Check]. Without a lease
+// the error matches [ErrNoToken]. A request whose headers already contradict
+// the lease is not sent either, because one of the two is wrong.
 //
 // It does not end a request that is under way when the lease ends: the context
-// of [tenure.Lease.Bind] does. It sends a stale request's answer back as it
-// is; [Refusal] makes an error of it.
+// of [tenure.Lease.Bind] does. It returns the answer to a stale request as it
+// is; [Refusal] turns it into an error.
 func NewTransport(base http.RoundTripper, options *TransportOptions) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport

@@ -31,8 +31,8 @@ type Options struct {
 }
 
 const (
-	// MinPort is the lowest port that is listened at, and sent to. Below it are the
-	// services of the system.
+	// MinPort is the lowest port to listen at, and to send to. Ports below it
+	// belong to services of the system.
 	MinPort = 1024
 	// maxMessage is the longest message in bytes.
 	maxMessage = 512
@@ -41,8 +41,8 @@ const (
 )
 
 // Listen opens a socket at an IP address and a port: "192.0.2.7:4711", "[2001:db8::7]:0".
-// Port 0 takes a free one. The address is the one at which the other processes reach
-// this one: [RouteTo] tells which that is. Names of hosts are not looked up.
+// Port 0 takes a free port. The address must be the address at which the other processes
+// reach this one: see [RouteTo]. Host names are not resolved.
 func Listen(address string, options *Options) (*UDP, error) {
 	at, err := parse(address, true)
 	if err != nil {
@@ -80,8 +80,8 @@ func (u *UDP) Close() error { return u.conn.Close() }
 
 // Send sends a datagram to an address of the form that Address returns. It refuses
 // multicast, broadcast and unspecified addresses, ports below [MinPort], and, unless it
-// is at a loopback address itself, those of the loopback: a record that names one would
-// have this process send to its own host.
+// listens at a loopback address itself, loopback addresses: a record that names one
+// would have this process send to its own host.
 func (u *UDP) Send(address string, message []byte) error {
 	text, ok := strings.CutPrefix(address, scheme)
 	if !ok {
@@ -135,8 +135,9 @@ func (u *UDP) Receive(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// RouteTo returns the address from which this machine reaches a host: that of its
-// interface on the route there. It looks a name up, and sends nothing.
+// RouteTo returns the address from which this machine reaches a host: the address
+// of its interface on the route there. It resolves a host name, and sends nothing
+// to the host.
 func RouteTo(ctx context.Context, host string) (netip.Addr, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "udp", net.JoinHostPort(host, "9"))
