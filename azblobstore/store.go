@@ -17,32 +17,33 @@ import (
 	"github.com/tenurelock/tenure/driver/objectmap"
 )
 
-// DefaultPrefix begins the names of a store whose options name no other prefix.
+// DefaultPrefix begins the names of a store whose options name no prefix.
 const DefaultPrefix = objectmap.DefaultPrefix
 
 // Options are for one store. Nil means the defaults.
 type Options struct {
-	// Prefix begins the names of all blobs of the store: "tenure/" if empty. Stores with
-	// different prefixes know nothing of each other's locks. It ends with a slash, does
-	// not begin with one, and is at most 100 letters, digits, and signs of _ . - / long; no
-	// part of it is empty, or begins or ends with a dot, and none but the first is r or h.
-	// No other program may write below it, and no rule of lifecycle management may remove or move what is there.
+	// Prefix begins the names of all blobs of the store: "tenure/" if empty. Stores with different
+	// prefixes have different locks. It ends with a slash, does not begin with one, and has at most
+	// 100 letters, digits, and characters of _ . - /; no part of it is empty, or begins or ends
+	// with a dot, and only the first may be r or h. No other program may write below it, and no
+	// rule of lifecycle management may remove or move its blobs.
 	Prefix string
 
 	// TrustServer says that the server is known to keep If-Match and If-None-Match, as
-	// Azure does, so that the store does not try it before its first write: it saves 8
+	// Azure does, so that the store does not test it before its first write: it saves 8
 	// requests, and the right to delete. On a server that does not keep them two processes
-	// hold one lock. A lock that is deleted then leaves a blob that keeps its token.
+	// can hold one lock. With TrustServer a deleted lock leaves a blob that keeps its
+	// token.
 	TrustServer bool
 
 	// PageSize is how many records List returns at once: 200 if zero.
 	PageSize int
 
 	// CloseIdleConnections is called after a call that got no answer, at most once a
-	// second, and by Close. It is that of the *http.Client that the client was made with, as
-	// its Transport. What lies between a program and its container may forget connections
-	// without a word, and each call that takes one such out of the pool waits for all of its
-	// time: with some of them in the pool a lease may end by that. If nil, they stay.
+	// second, and by Close. Pass the method of the *http.Client that is the client's
+	// Transport. The network between a program and its container may drop connections
+	// silently, and each call on such a connection waits until its timeout: with several of
+	// them in the pool a lease may end. If nil, they stay.
 	CloseIdleConnections func()
 }
 
@@ -63,9 +64,9 @@ var (
 // it. It sends nothing: the first write tries the server. Options may be nil.
 //
 // The client's credential, transport and policies are used as they are. Its settings for
-// retries are not: each call is one request, or two where the server asks for another token
-// of the credential and has refused the first. A client of the secondary location is an
-// error: what it reads is behind.
+// retries are not: each call is one request, or two if the server refuses the first and
+// asks for another token of the credential. A client of the secondary location is an error:
+// its reads may be stale.
 func New(client *container.Client, options *Options) (*Store, error) {
 	var o Options
 	if options != nil {

@@ -32,8 +32,8 @@ import (
 )
 
 // Harness gives the suite a database and says what the store can do. The suite
-// believes what it says, and fails if that is not so: nothing is detected and
-// then passed over.
+// tests everything that it claims, and fails if a claim is wrong: it does not
+// detect features and skip the missing ones.
 type Harness struct {
 	// Open returns a further client onto the database of this Harness, as
 	// another process would have it: by a connection or handle of its own
@@ -42,15 +42,15 @@ type Harness struct {
 	Open func(t *testing.T) driver.Store
 
 	// Servers open clients as Open does, each onto another server of the database's
-	// cluster, past which nothing balances them. The suite uses them in turn, in place
-	// of Open, so that what is written through one is read through another: a strong
-	// read that a server answers by itself cannot be told from a sound one otherwise.
-	// Give three to a store whose engine runs as a cluster.
+	// cluster, without a load balancer. The suite uses them in turn, instead of Open,
+	// so that a record that is written through one is read through another: otherwise
+	// it could not detect a strong read that a server answers by itself. Give three to
+	// a store whose engine runs as a cluster.
 	Servers []func(t *testing.T) driver.Store
 
 	// Hang makes the engine answer nothing, on any connection, until resume is called,
-	// as if its processes were stopped. What was sent to it meanwhile it may carry out
-	// afterwards. If nil, what is checked with it is skipped.
+	// as if its processes were stopped. It may carry out requests of the meantime
+	// afterwards. If nil, its tests are skipped.
 	Hang func(t *testing.T) (resume func())
 
 	// Watches says that the stores implement driver.Watcher.
@@ -64,8 +64,8 @@ type Harness struct {
 	// older state. The suite then waits for them to catch up, for Patience.
 	EventualReads bool
 
-	// TokensOutliveDelete says that the token of a deleted lock goes on where it was, in
-	// place of starting again at 1. That of what is no lock may do either.
+	// TokensOutliveDelete says that the token of a deleted lock continues, instead of
+	// starting again at 1. The token of other records may do either.
 	TokensOutliveDelete bool
 
 	// NoSessions says that the store refuses sessions, and locks under them, with
@@ -74,29 +74,28 @@ type Harness struct {
 	NoSessions bool
 
 	// TimePrecision is the unit to which Since and Until are kept, and
-	// LeasePrecision that of Lease and Heartbeat. If zero, a millisecond, which
-	// is the least that the contract allows.
+	// LeasePrecision the unit of Lease and Heartbeat. If zero, a millisecond,
+	// the coarsest that the contract allows.
 	TimePrecision  time.Duration
 	LeasePrecision time.Duration
 
-	// PlantUnreadable puts something under key that the store cannot
-	// understand: a record of a later version, or a damaged one. If nil, what
-	// is checked with it is skipped.
+	// PlantUnreadable stores a record under key that the store cannot decode:
+	// of a later version, or damaged. If nil, its tests are skipped.
 	PlantUnreadable func(t *testing.T, key string)
 
-	// Plant writes a record as it is, past the rules of Claim and Swap. If nil,
-	// what is checked with it is skipped.
+	// Plant writes a record as it is, without the checks of Claim and Swap. If
+	// nil, its tests are skipped.
 	Plant func(t *testing.T, rec driver.Record)
 
 	// PlantLater adds to the record under key what a later version of Tenure may have
 	// written there and this one does not understand, and HasLater reports whether it
-	// is still there. If one is nil, what is checked with them is skipped.
+	// is still there. If one is nil, their tests are skipped.
 	PlantLater func(t *testing.T, key string)
 	HasLater   func(t *testing.T, key string) bool
 
-	// OlderState returns the state in which a program that knows of no sessions, an
-	// older version or another client of the same table, would read the record under
-	// key; empty if it could not read it. If nil, what is checked with it is skipped.
+	// OlderState returns the state in which a program that does not know of sessions,
+	// an older version or another client of the same table, would read the record
+	// under key; empty if it could not read it. If nil, its tests are skipped.
 	OlderState func(t *testing.T, key string) driver.State
 
 	// Ops is how many operations each of the random and racing checks makes,
@@ -104,9 +103,9 @@ type Harness struct {
 	Ops int
 
 	// Patience is how long the suite waits for what must come, such as a hint
-	// or the end of ErrNotApplied; 30 seconds if zero. A store that passes
-	// never waits that long, so more of it costs nothing. After the first hint that
-	// did not come it waits for 2 seconds at most for each of the others.
+	// or the end of ErrNotApplied; 30 seconds if zero. A store that passes never
+	// waits that long, so a higher value costs nothing. After the first missing
+	// hint it waits for at most 2 seconds for each of the others.
 	Patience time.Duration
 }
 

@@ -30,8 +30,8 @@ func (s *Store) recordKey(key string) string { return s.prefix + "r/" + key }
 func (s *Store) wakeKey(key string) string   { return s.prefix + "w/" + key }
 func (s *Store) dataKey(key string) string   { return s.prefix + "d/" + key }
 
-// Get returns the record of key. An eventual read is answered by the member that is
-// asked, which may be behind.
+// Get returns the record of key. An eventual read is answered by the requested
+// member, which may lag behind.
 func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
 	is, err := s.read(ctx, key, c)
 	if err != nil {

@@ -25,9 +25,9 @@ const DefaultPrefix = "tenure/"
 // Options are for one store. Nil means the defaults.
 type Options struct {
 	// Prefix begins all keys of the store in etcd: "tenure/" if empty. Stores with
-	// different prefixes know nothing of each other's locks. It ends with a slash, is
-	// at most 512 bytes of valid UTF-8, keeps the rules of [driver.CheckPrefix], and no
-	// other program may write below it. No part of it but the first is r, w or d.
+	// different prefixes have different locks. It ends with a slash, is at most 512
+	// bytes of valid UTF-8, follows the rules of [driver.CheckPrefix], and no other
+	// program may write below it. Only its first part may be r, w or d.
 	Prefix string
 
 	// Password returns the current password of the config's user. [Open] has it called when
@@ -108,12 +108,12 @@ const (
 	keepAliveTimeout = 3 * time.Second
 )
 
-// Connect returns a store on a client that it makes by the config, and that [Store.Close]
-// closes. Where the config says nothing it tests silent connections after 10 s, and logs
-// nothing. A member that let a request run out of time gets none for 13 s, while others
-// answer; that is in gRPC's service config, which the config's DialOptions may replace. It
-// takes no proxy from the environment: a program that needs one sets grpc.WithContextDialer
-// there. It sends nothing, unless the config has a password. Options may be nil.
+// Connect returns a store on a client that it creates from the config, and that
+// [Store.Close] closes. By default the client tests silent connections after 10 s, and logs
+// nothing. After a timeout a member gets no requests for 13 s, while others answer; that is
+// in gRPC's service config, which the config's DialOptions may replace. It uses no proxy
+// from the environment: a program that needs one sets grpc.WithContextDialer there. It
+// sends nothing, unless the config has a password. Options may be nil.
 func Connect(config clientv3.Config, options *Options) (*Store, error) {
 	if config.Logger == nil && config.LogConfig == nil {
 		config.Logger = zap.NewNop()
@@ -143,7 +143,7 @@ func Connect(config clientv3.Config, options *Options) (*Store, error) {
 }
 
 // Open is [Connect] for a program that wants to know at once whether that works. It reads once,
-// so that a wrong address, a wrong password and a missing permission are told here.
+// so that it reports a wrong address, a wrong password or a missing permission.
 func Open(ctx context.Context, config clientv3.Config, options *Options) (*Store, error) {
 	s, err := Connect(config, options)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // Watch has hint called after each change of key that [driver.Watcher] names. It watches
-// a key that heartbeats do not write. A member that has no leader ends the watch, which
-// is made again through another one.
+// a key that heartbeats do not write. A member without a leader ends the watch, which is
+// then created again through another member.
 func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
 	if hint == nil {
 		panic("etcdstore: Watch with a nil hint") //nolint:forbidigo // a programmer's error

@@ -14,28 +14,28 @@ import (
 	"github.com/tenurelock/tenure/driver/objectmap"
 )
 
-// DefaultPrefix begins the names of a store whose options name no other prefix.
+// DefaultPrefix begins the names of a store whose options name no prefix.
 const DefaultPrefix = objectmap.DefaultPrefix
 
 // Options are for one store. Nil means the defaults.
 type Options struct {
 	// Prefix begins the names of all objects of the store: "tenure/" if empty. Stores with
-	// different prefixes know nothing of each other's locks. It ends with a slash, does
-	// not begin with one, and is at most 100 letters, digits, and signs of _ . - / long. No
-	// part of it is empty or begins with a dot, and none but the first is r or h. No other
-	// program may write below it, and no lifecycle rule may remove what is there.
+	// different prefixes have different locks. It ends with a slash, does not begin with
+	// one, and has at most 100 letters, digits, and characters of _ . - /. No part of it is
+	// empty or begins with a dot, and only the first may be r or h. No other program may
+	// write below it, and no lifecycle rule may remove what is there.
 	Prefix string
 
 	// TrustServer says that the server is known to keep ifGenerationMatch, so that the
-	// store does not try it before its first write: it saves 8 requests. On a server that
-	// does not keep it two processes hold one lock. A lock that is deleted then leaves an
-	// object that keeps its token.
+	// store does not test it before its first write: it saves 8 requests. On a server
+	// that does not keep it two processes can hold one lock. With TrustServer a deleted
+	// lock leaves an object that keeps its token.
 	TrustServer bool
 
-	// CloseIdleConnections closes the idle connections of the client, if there is a way: that
-	// of the *http.Client which it was made with. It is called after a call that got no
-	// answer, at most once a second, and by Close: what lies between a program and its bucket
-	// may forget a connection without a word. Nil: those of the client stay.
+	// CloseIdleConnections closes the idle connections of the client: pass the method of its
+	// *http.Client. It is called after a call that got no answer, at most once a second, and
+	// by Close: the network between a program and its bucket may drop connections silently.
+	// If nil, they stay.
 	CloseIdleConnections func()
 
 	// PageSize is how many records List returns at once: 200 if zero.
@@ -56,8 +56,8 @@ var (
 )
 
 // New returns a store in a bucket, on a client of the program's own, which must outlive it,
-// and which speaks HTTP: one of storage.NewClient. It sends nothing: the first write tries the
-// server. Options may be nil.
+// and which speaks HTTP: a client of storage.NewClient. It sends nothing: the first write
+// tries the server. Options may be nil.
 //
 // The client's credentials, endpoint and transport are used as they are. Its retries are not:
 // each call is one request.

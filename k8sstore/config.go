@@ -14,11 +14,11 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Config returns how to reach a cluster, and the namespace that goes with it: by the file
-// kubeconfig, or, if it is empty, as kubectl does, by $KUBECONFIG, ~/.kube/config, and
-// else by the service account of the pod that the process runs in. The context is one of
-// the file's, its current one if empty. It sends nothing. An error is permanent
-// ([driver.ErrPermanent]), and quotes no credentials.
+// Config returns how to reach a cluster, and its namespace: from the file kubeconfig, or,
+// if it is empty, like kubectl, from $KUBECONFIG, ~/.kube/config, or else the service
+// account of the pod that the process runs in. The context is a context of the file, its
+// current one if empty. It sends nothing. An error is permanent ([driver.ErrPermanent]),
+// and quotes no credentials.
 func Config(kubeconfig, context string) (config *rest.Config, namespace string, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig

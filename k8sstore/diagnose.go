@@ -24,8 +24,8 @@ const (
 	mostLocks = 1000
 )
 
-// Diagnose examines the API server, what it lets the credentials do, and who has written the
-// Leases. It implements [driver.Diagnoser].
+// Diagnose examines the API server, the rights of the credentials, and which clients have
+// written the Leases. It implements [driver.Diagnoser].
 func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisPatience)
 	defer cancel()
@@ -269,7 +269,7 @@ func (s *Store) apart(other *Store, locks []driver.Record) []driver.Finding {
 	return nil
 }
 
-// DefaultRole is the name of a Role that nobody names.
+// DefaultRole is the name of the Role by default.
 const DefaultRole = "tenure"
 
 // roleForm is narrower than the rule of Kubernetes, by which people would have to quote

@@ -32,8 +32,8 @@ func (s state) View() versioned.View {
 	return versioned.View{Record: s.rec, Found: s.found(), Err: s.err}
 }
 
-// Kept is the state without long data. What another client has written is not remembered:
-// no call is refused for what that client may have undone.
+// Kept is the state without long data. Leases of other clients are not remembered: no
+// call is refused because of a state that such a client may have changed.
 func (s state) Kept() (state, bool) {
 	if s.parts.Data != nil {
 		s.rec.Data = nil

@@ -182,7 +182,7 @@ func stamp(spec *v1.LeaseSpec) string {
 // stampBegin begins every stamp, and no version that Tenure makes.
 const stampBegin = "lease-"
 
-// Foreign reports whether a record that the store has returned is that of a Lease which
+// Foreign reports whether a record that the store has returned is from a Lease that
 // another client wrote last, such as an elector of client-go.
 func Foreign(rec driver.Record) bool { return strings.HasPrefix(rec.Version, stampBegin) }
 

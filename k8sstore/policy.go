@@ -25,11 +25,11 @@ func Rights() []Right {
 
 // Policy returns the Role, in YAML, that a store needs in a namespace: all of it, and no
 // more. Bind it to the service account of the program. ConfigMaps are used for data of
-// more than 4 kB, and for a record with very many requests; without these rights such
-// writes alone are refused.
+// more than 4 kB, and for a record with very many requests; without these rights only
+// such writes are refused.
 func Policy(namespace, role string) string { return policy(namespace, role, nil) }
 
-// ReadOnlyPolicy returns the Role, in YAML, of a program that looks at locks, and takes
+// ReadOnlyPolicy returns the Role, in YAML, of a program that reads locks, and takes
 // none.
 func ReadOnlyPolicy(namespace, role string) string {
 	return policy(namespace, role, map[string]bool{"get": true, "list": true, "watch": true})

@@ -36,8 +36,9 @@ type leaseList struct {
 	Items []v1.Lease `json:"items"`
 }
 
-// Get returns the record of key. A strong read is one of etcd's, by its quorum. An
-// eventual one is answered from the memory of the API server, which may be behind.
+// Get returns the record of key. A strong read is a quorum read of etcd. An
+// eventual read is answered from the cache of the API server, which may lag
+// behind.
 func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
 	is, err := s.read(ctx, key, c)
 	if err != nil {
@@ -102,9 +103,9 @@ func (s *Store) judged(key string, is state) state {
 }
 
 // List returns the records whose key begins with prefix and comes after cursor. Each page
-// reads all Leases of its kind (locks, sessions, history), for Kubernetes orders them by
-// the names of objects. Records that are created or deleted between two pages may or may
-// not be seen.
+// reads all Leases of its kind (locks, sessions, history), because Kubernetes orders them
+// by the names of objects. Records that are created or deleted between two pages may or
+// may not be seen.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
 	if err := s.life.Ready(ctx); err != nil {
 		return driver.Page{}, driver.NotApplied(err)

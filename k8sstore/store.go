@@ -27,19 +27,19 @@ type Options struct {
 	// 60 bytes long.
 	Prefix string
 
-	// SharedLease has the name of a lock be the name of its Lease, so that electors of
-	// client-go contend for the same one, while a fleet moves for example. It applies to
-	// locks whose name is a DNS-1123 subdomain and does not begin with the prefix; no
-	// elector can name the others, which are kept as without SharedLease.
+	// SharedLease uses the name of a lock as the name of its Lease, so that electors of
+	// client-go contend for the same Lease, while a fleet migrates for example. It
+	// applies to locks whose name is a DNS-1123 subdomain and does not begin with the
+	// prefix; no elector can name the others, which are kept as without SharedLease.
 	//
 	// A Lease that another client has written is read as a lock of that client: held for
-	// its own duration, or free. Electors see the locks of Tenure in the same way, each
+	// its own duration, or free. Electors read the locks of Tenure in the same way, each
 	// with its duration in whole seconds, rounded up. Set it in all processes of Tenure
 	// that use these locks.
 	//
-	// Sessions, and locks under them, are refused: nobody renews such a lock, and an
-	// elector would take it. List shows all Leases of the namespace that no other store
-	// has written.
+	// Sessions, and locks under them, are refused: such a lock is not renewed itself,
+	// and an elector would take it. List shows all Leases of the namespace that no
+	// other store has written.
 	SharedLease bool
 }
 
@@ -88,11 +88,11 @@ var (
 
 // New returns a store in a namespace, and sends nothing. Options may be nil.
 //
-// The config is copied. Of its settings those that delay, repeat or end a request are not
-// used: the limit of requests a second, the time-out, and the retries of client-go. The
-// contexts of the calls bound them, the wait for an exec plugin that hands out credentials
-// included. Unless it brings a Transport of its own, calls are made by HTTP/1.1: when a
-// connection has died, no other call waits for it.
+// The config is copied. Settings that delay, repeat or end a request are not used: the
+// limit of requests a second, the time-out, and the retries of client-go. The contexts of
+// the calls bound them, including the wait for an exec plugin that returns credentials.
+// Unless the config has a Transport, calls use HTTP/1.1: when a connection has died, no
+// other call waits for it.
 func New(config *rest.Config, namespace string, options *Options) (*Store, error) {
 	if config == nil {
 		return nil, errors.New("k8sstore: the config is nil")
@@ -134,8 +134,8 @@ func New(config *rest.Config, namespace string, options *Options) (*Store, error
 	return s, nil
 }
 
-// Open is [New] for a cluster that must be there: it reads once, so that a wrong address,
-// wrong credentials and a missing permission are told here. Options may be nil.
+// Open is [New] for a cluster that must be reachable: it reads once, so that it reports a
+// wrong address, wrong credentials or a missing permission. Options may be nil.
 func Open(ctx context.Context, config *rest.Config, namespace string, options *Options) (*Store, error) {
 	s, err := New(config, namespace, options)
 	if err != nil {

@@ -24,8 +24,8 @@ const setUpPatience = 15 * time.Second
 const watchSeconds = 1800
 
 // Watch has hint called after each change of key that [driver.Watcher] names. It watches
-// the Lease of the key alone. The API server sends all changes of it, and the heartbeats
-// among them end here.
+// only the Lease of the key. The API server sends all changes of it, and the watch drops
+// heartbeats.
 func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
 	if hint == nil {
 		panic("k8sstore: Watch with a nil hint") //nolint:forbidigo // a programmer's error

@@ -29,16 +29,16 @@ const (
 const connectTimeout = 10 * time.Second
 
 // Configure sets in a pool's config what the store relies on, for a pool that is then
-// given to [New]:
+// passed to [New]:
 //
 //   - The engine is never asked to cancel a statement. A commit that waits for a
-//     synchronous standby would become visible without it. So the config is for
-//     connections whose statements may go on after their context; have a pool of its own
-//     for other work, unless that is welcome there.
-//   - No ping before a statement on a connection that was idle: it would double the trips
-//     of a heartbeat. Connections whose peer is gone are found by TCP, within 20 s.
-//   - A warning that a standby has not confirmed a commit is seen.
-//   - Of several hosts the primary is taken, unless target_session_attrs says otherwise.
+//     synchronous standby would become visible without it. So statements on these
+//     connections may go on after their context; use another pool for other work, unless
+//     that is acceptable there.
+//   - No ping before a statement on an idle connection: it would double the round trips
+//     of a heartbeat. TCP detects connections whose peer is gone, within 20 s.
+//   - The store gets the warning that a standby has not confirmed a commit.
+//   - Of several hosts the primary is used, unless target_session_attrs says otherwise.
 //   - An attempt to connect takes 10 s at most, unless connect_timeout says otherwise.
 func Configure(config *pgxpool.Config) {
 	c := config.ConnConfig
@@ -71,10 +71,10 @@ func Configure(config *pgxpool.Config) {
 	}
 }
 
-// Refresh returns a BeforeConnect for a pool, which has each new connection read the files
-// again that the connection string of its config or the environment names: passfile,
-// sslcert, sslkey and sslrootcert, which may have been renewed. Where they cannot be read,
-// what they had last stays in use. It replaces Password, TLSConfig and Fallbacks, also those
+// Refresh returns a BeforeConnect for a pool, which reads, for each new connection, the
+// files that the connection string of its config or the environment names: passfile,
+// sslcert, sslkey and sslrootcert, which may have been renewed. If a file cannot be read,
+// its last content stays in use. It replaces Password, TLSConfig and Fallbacks, also values
 // that the program has set. It may be called concurrently, and never returns an error.
 func Refresh(config *pgx.ConnConfig) func(context.Context, *pgx.ConnConfig) error {
 	var mu sync.Mutex

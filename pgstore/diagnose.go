@@ -25,9 +25,9 @@ const (
 	connectionsLevel = 0.8
 )
 
-// Diagnose examines the server, and what the role may do. What makes the table unusable is left
-// to [Store.Inspect], whose problems keep a store from opening. It implements
-// [driver.Diagnoser].
+// Diagnose examines the server, and the rights of the role. It leaves out what makes the table
+// unusable: [Store.Inspect] reports such problems, which keep a store from opening. It
+// implements [driver.Diagnoser].
 func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding {
 	_, all, err := s.diagnose(ctx)
 	if err != nil {

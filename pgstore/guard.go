@@ -21,9 +21,9 @@ var (
 	ErrStale = errors.New("stale token")
 
 	// ErrUnknownToken is matched by the error of [Store.Guard] when the table does not know
-	// the lock, or not yet the token: the lock is in another table or database, or its
-	// record was deleted, or put back to an older state. Roll back, and see whether the
-	// transaction is one of the database in which the lock is.
+	// the lock, or does not know the token yet: the lock is in another table or database,
+	// or its record was deleted, or restored to an older state. Roll back, and check
+	// whether the transaction is in the database of the lock.
 	ErrUnknownToken = errors.New("unknown token")
 )
 
@@ -34,7 +34,7 @@ type StaleError struct {
 	// Token is the refused token, and Highest the token of the lock's record.
 	// They are equal if the term has ended and no other has begun.
 	Token, Highest uint64
-	// State is that of the lock's record.
+	// State is the state of the lock's record.
 	State driver.State
 }
 
@@ -65,14 +65,14 @@ func (e *StaleError) Is(target error) bool { return target == ErrStale }
 //	// the writes of the holder
 //	return tx.Commit(ctx)
 //
-// tx must be of the database in which the store has its table. Call Guard first in it, and
-// roll back if it returns an error.
+// tx must be a transaction of the database that has the store's table. Call Guard first in
+// it, and roll back if it returns an error.
 //
-// Guard shares the lock of the record's row: guards of one token pass beside each other,
-// and a takeover waits for their transactions. So do the heartbeats of the holder, which
-// fail by their time-out and are tried again: keep tx much shorter than the lease. A lock
-// under a session has none, and does not feel it. The role needs the right to update the
-// table.
+// Guard shares the lock of the record's row: guards of one token run concurrently, and a
+// takeover waits for their transactions. So do the heartbeats of the holder, which time
+// out and are tried again: keep tx much shorter than the lease. A lock under a session
+// has no heartbeats of its own, and is not affected. The role needs the right to update
+// the table.
 //
 // A transaction above READ COMMITTED that began before the last heartbeat gets a
 // serialization failure (SQLSTATE 40001): begin again.

@@ -16,9 +16,9 @@ import (
 )
 
 // ErrTwoTables is matched by the errors of a store, and of [CreateTable], when the options
-// name no schema and several schemas of the database have a table of that name: one role
-// would have one of them by its search path, and another role another one, and they would
-// exclude nobody. Name the schema, the same for all programs.
+// name no schema and several schemas of the database have a table of that name: two roles
+// would use different tables by their search paths, and not exclude each other. Name the
+// schema, the same for all programs.
 var ErrTwoTables = errors.New("several tables of one name")
 
 // place is where a table is. A store that has found its place keeps it: what a role's search

@@ -18,7 +18,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// DefaultTable is the table of a store whose options name no other one.
+// DefaultTable is the table of a store whose options name no table.
 const DefaultTable = "tenure_records"
 
 // tableFormat is how this package writes rows. A row of a later format is unreadable, and
@@ -243,7 +243,7 @@ func claimed(name, param string) string {
 type Commit string
 
 const (
-	// CommitOn waits until the write is on the disk of the primary, and on that of the
+	// CommitOn waits until the write is on the disks of the primary and of the
 	// synchronous standbys, if the server names any. It is the default.
 	CommitOn Commit = "on"
 	// CommitRemoteApply also waits until the synchronous standbys show it.

@@ -22,7 +22,7 @@ import (
 // Options are for one store. Nil means the defaults.
 type Options struct {
 	// Table has the records: "tenure_records" if empty. Letters, digits and underscores,
-	// with a schema and a dot before it if need be; capitals stay what they are. Without a
+	// with a schema and a dot before it if needed; capitals stay as they are. Without a
 	// schema it is the only table of that name in the database, in whatever schema it is:
 	// the role's search_path does not matter. If there are two, the store refuses to work,
 	// with ErrTwoTables.
@@ -38,14 +38,14 @@ type Options struct {
 	Listen string
 
 	// BeforeConnect is called before each connection that the store makes, with a copy of
-	// its config: to set a password that was read again, or a token that lives for minutes.
-	// These are the connections of [Open], and the one to the address in Listen, by
-	// whose ConnString they can be told apart. A pool that [New] is given has a
-	// BeforeConnect of its own, which also serves its listener. If nil, nothing is called.
+	// its config: to set a password that was read again, or a short-lived token. These are
+	// the connections of [Open], and the connection to the address in Listen, which differs
+	// by its ConnString. A pool that is passed to [New] has a BeforeConnect of its own,
+	// which its listener uses as well. If nil, nothing is called.
 	BeforeConnect func(context.Context, *pgx.ConnConfig) error
 }
 
-// ListenOff is the value of Options.Listen that has nothing listened for.
+// ListenOff is the value of Options.Listen that switches listening off.
 const ListenOff = "off"
 
 // MaxConns is the size of the pool that [Open] makes if its URL has no pool_max_conns.
@@ -83,11 +83,10 @@ var (
 	_ driver.Granter     = (*Store)(nil)
 )
 
-// New returns a store on a pool that the program has made, which should serve nothing else:
-// heartbeats take connections from it, and a lease ends while other work holds them all. The
-// pool must outlive the store. New sends nothing; the first call asks where the table is, if
-// the options name no schema. Options may be nil. The config that the pool was made of should have gone
-// through [Configure].
+// New returns a store on a pool of the program, which should serve nothing else: heartbeats take
+// connections from it, and a lease ends while other work holds them all. The pool must outlive the
+// store. New sends nothing; the first call finds the table, if the options name no schema. Options
+// may be nil. Call [Configure] on the config of the pool before.
 func New(pool *pgxpool.Pool, options *Options) (*Store, error) {
 	if pool == nil {
 		return nil, errors.New("pgstore: the pool is nil")
@@ -126,11 +125,11 @@ func (o *Options) filled() (Options, error) {
 	return filled, errors.Join(checkTable(filled.Table), filled.Commit.check())
 }
 
-// Connect returns a store on a pool that it makes, and that [Store.Close] closes. The URL is
-// one of pgx: postgres://USER:PASSWORD@HOST,HOST/DATABASE?sslmode=verify-full, or empty;
-// what it does not say comes from the environment, PGHOST and so on. It sends nothing. Each
-// connection but the first reads the files again that the URL or the environment names: see
-// [Refresh]. Options may be nil.
+// Connect returns a store on a pool that it creates, and that [Store.Close] closes. The URL
+// is a URL of pgx: postgres://USER:PASSWORD@HOST,HOST/DATABASE?sslmode=verify-full, or
+// empty; the environment, PGHOST and so on, fills in the rest. It sends nothing. Each
+// connection except the first reads the files that the URL or the environment names again:
+// see [Refresh]. Options may be nil.
 func Connect(url string, options *Options) (*Store, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -158,8 +157,8 @@ func Connect(url string, options *Options) (*Store, error) {
 	return s, nil
 }
 
-// Open is [Connect], and looks once at the table, so that a wrong address, a wrong password, a
-// missing table and a missing right are told here. Options may be nil.
+// Open is [Connect], and examines the table once, so that it reports a wrong address, a wrong
+// password, a missing table and a missing right. Options may be nil.
 func Open(ctx context.Context, url string, options *Options) (*Store, error) {
 	s, err := Connect(url, options)
 	if err != nil {
@@ -172,8 +171,8 @@ func Open(ctx context.Context, url string, options *Options) (*Store, error) {
 }
 
 // Close ends the watches of the store, and the pool if [Open] has made it. A call that is
-// under way ends with an unknown outcome. What has changed is told first, for a second at
-// most.
+// under way ends with an unknown outcome. Notifications of changes are sent first, for a
+// second at most.
 func (s *Store) Close() error {
 	s.tell.await()
 	s.mu.Lock()

@@ -32,8 +32,8 @@ func Schema(table string) (string, error) {
 	return fmt.Sprintf(schema, quoted(table)), checkTable(table)
 }
 
-// Policy returns the statement that gives a role what it needs on the table, and no more:
-// [DefaultTable] if the name is empty.
+// Policy returns the statement that grants a role the rights that it needs on the table,
+// and no more: [DefaultTable] if the name is empty.
 func Policy(table, role string) (string, error) {
 	if table == "" {
 		table = DefaultTable
@@ -53,8 +53,8 @@ type DB interface {
 
 // CreateTable creates the table: [DefaultTable] if the name is empty. An existing table is
 // left as it is. If the name has no schema, a table of the name in any schema of the database
-// is that table; the error matches [ErrTwoTables] if there are several, and a new one is made
-// in the first schema of the search path that is there.
+// is that table; the error matches [ErrTwoTables] if there are several, and a new table is
+// created in the first existing schema of the search path.
 func CreateTable(ctx context.Context, db DB, table string) error {
 	text, err := Schema(table)
 	if err != nil {
@@ -90,14 +90,14 @@ func CreateTable(ctx context.Context, db DB, table string) error {
 	return nil
 }
 
-// Description is what [Store.Inspect] has found. Numbers are those of the moment.
+// Description is the result of [Store.Inspect]. Numbers are current values.
 type Description struct {
 	// Table includes the schema, unless no table or several tables have the name.
 	Table string `json:"table"`
 	// Elsewhere are other tables of the same name in the database, with their schemas. If
 	// Table has no schema, they are all there are.
 	Elsewhere []string `json:"-"`
-	// Exists says that the table is there, and MayRead, MayWrite what the role may do.
+	// Exists says that the table exists, and MayRead and MayWrite what the role may do.
 	Exists   bool `json:"-"`
 	MayRead  bool `json:"may_read"`
 	MayWrite bool `json:"may_write"`
@@ -105,14 +105,14 @@ type Description struct {
 	Unlogged bool `json:"unlogged"`
 	// Missing are columns that the table lacks.
 	Missing []string `json:"missing_columns"`
-	// Version is that of the server, such as 150018 for 15.18.
+	// Version is the version of the server, such as 150018 for 15.18.
 	Version int `json:"server_version_num"`
-	// Encoding is that of the database.
+	// Encoding is the encoding of the database.
 	Encoding string `json:"encoding"`
 	// Standby says that the server is one, or is recovering.
 	Standby bool `json:"standby"`
-	// Fsync and FullPageWrites are settings of the server without which a crash loses what
-	// was answered.
+	// Fsync and FullPageWrites are settings of the server without which a crash loses
+	// confirmed writes.
 	Fsync          bool `json:"fsync"`
 	FullPageWrites bool `json:"full_page_writes"`
 	// Standbys are how many are connected, and Synchronous how many of them a commit may
@@ -124,15 +124,15 @@ type Description struct {
 	SynchronousNames string `json:"synchronous_standby_names"`
 	// CheckInterval is the setting client_connection_check_interval, 0 if it is off.
 	CheckInterval time.Duration `json:"-"`
-	// OldestTransaction is the age of the oldest one in the database. Until it ends, no
-	// vacuum takes away what heartbeats leave behind.
+	// OldestTransaction is the age of the oldest transaction in the database. Until it
+	// ends, vacuum cannot remove the dead rows of heartbeats.
 	OldestTransaction time.Duration `json:"-"`
 	// Autovacuum says that it is on.
 	Autovacuum bool `json:"autovacuum"`
 	// Connections are how many there are, and MaxConnections how many there may be.
 	Connections    int `json:"connections"`
 	MaxConnections int `json:"max_connections"`
-	// Findings are what is to be thought of it, if that was asked for.
+	// Findings are the assessment of the table, if requested.
 	Findings []driver.Finding `json:"findings"`
 }
 

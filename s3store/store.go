@@ -14,22 +14,22 @@ import (
 	"github.com/tenurelock/tenure/driver/objectmap"
 )
 
-// DefaultPrefix begins the names of a store whose options name no other prefix.
+// DefaultPrefix begins the names of a store whose options name no prefix.
 const DefaultPrefix = objectmap.DefaultPrefix
 
 // Options are for one store. Nil means the defaults.
 type Options struct {
 	// Prefix begins the names of all objects of the store: "tenure/" if empty. Stores with
-	// different prefixes know nothing of each other's locks. It ends with a slash, does
-	// not begin with one, and is at most 100 letters, digits, and signs of _ . - / long. No
-	// part of it is empty or begins with a dot, and none but the first is r or h. No other
-	// program may write below it, and no lifecycle rule may remove what is there.
+	// different prefixes have different locks. It ends with a slash, does not begin with
+	// one, and has at most 100 letters, digits, and characters of _ . - /. No part of it is
+	// empty or begins with a dot, and only the first may be r or h. No other program may
+	// write below it, and no lifecycle rule may remove what is there.
 	Prefix string
 
 	// TrustServer says that the server is known to keep If-Match and If-None-Match, so
-	// that the store does not try it before its first write: it saves 8 requests, and the
-	// right to delete. On a server that does not keep them two processes hold one lock. A
-	// lock that is deleted then leaves an object that keeps its token.
+	// that the store does not test it before its first write: it saves 8 requests, and
+	// the right to delete. On a server that does not keep them two processes can hold one
+	// lock. With TrustServer a deleted lock leaves an object that keeps its token.
 	TrustServer bool
 
 	// PageSize is how many records List returns at once: 200 if zero.
@@ -57,8 +57,8 @@ var (
 // It sends nothing: the first write tries the server. Options may be nil.
 //
 // The client's credentials, region and endpoint are used as they are. Its retries and its
-// checksums are not: each call is one request, whose body the signature covers. In the place
-// of an HTTP client that the SDK has built there is one of the same settings, whose idle
+// checksums are not: each call is one request, whose body the signature covers. An HTTP
+// client that the SDK has built is replaced by a client with the same settings, whose idle
 // connections are closed after a call that got no answer.
 func New(client *s3.Client, bucket string, options *Options) (*Store, error) {
 	switch {

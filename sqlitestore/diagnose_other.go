@@ -12,7 +12,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Diagnose looks at a database file from outside. Only Linux tells everybody who uses it.
+// Diagnose examines a database file from outside. Only Linux shows which processes use it.
 func Diagnose(_ context.Context, file string) []driver.Finding {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -21,9 +21,10 @@ var (
 	ErrStale = errors.New("stale token")
 
 	// ErrUnknownToken is matched by the error of [Guard] when the database does
-	// not know the lock, or not yet the token: the lock is in another database,
-	// or its record was deleted, or put back to an older state. Roll back, and
-	// see whether the store of the lock is one made by [New] on this database.
+	// not know the lock, or does not know the token yet: the lock is in another
+	// database, or its record was deleted, or restored to an older state. Roll
+	// back, and check whether [New] created the store of the lock on this
+	// database.
 	ErrUnknownToken = errors.New("unknown token")
 )
 
@@ -34,7 +35,7 @@ type StaleError struct {
 	// Token is the refused token, and Highest the token of the lock's record.
 	// They are equal if the term has ended and no other has begun.
 	Token, Highest uint64
-	// State is that of the lock's record.
+	// State is the state of the lock's record.
 	State driver.State
 }
 
@@ -72,20 +73,20 @@ type Tx interface {
 //	// the writes of the holder
 //	return tx.Commit()
 //
-// tx must be of the database that [New] was given. Call Guard first in it.
+// tx must be a transaction of the database that was passed to [New]. Call Guard first in it.
 //
-// Guard makes tx a write transaction before it looks. A transaction that only
-// reads sees the database as it was at its first read: the record there may be
-// of a time before the takeover, and what tx then does elsewhere, in an attached
-// database, in a file, in a message, would be done beside another holder. As a
-// writer it has the one place that there is, so that it comes either before a
-// takeover as a whole, or after, and then sees it. For the same reason the
-// holder's own heartbeats fail while tx is open, and are tried again: keep it
-// much shorter than the lease.
+// Guard makes tx a write transaction before it reads. A transaction that only
+// reads sees the database as it was at its first read: the record may be older
+// than the takeover, and effects of tx elsewhere, in an attached database, in a
+// file, in a message, would happen while another process is the holder. There is
+// only one writer, so that as a writer tx is either wholly before a takeover, or
+// after it, and then sees it. For the same reason the holder's own heartbeats
+// fail while tx is open, and are tried again: keep it much shorter than the
+// lease.
 //
 // Errors match ErrStale, as a [*StaleError] with both tokens; or
-// ErrUnknownToken; or [driver.ErrUnreadable]; or [driver.ErrNotApplied] where
-// somebody else is writing, for longer than the handle's busy_timeout, or has
+// ErrUnknownToken; or [driver.ErrUnreadable]; or [driver.ErrNotApplied] if
+// another process is writing, for longer than the handle's busy_timeout, or has
 // written since tx read for the first time. After the last, roll back and begin
 // again; after all, roll back.
 func Guard(ctx context.Context, tx Tx, lock string, token uint64) error {

@@ -128,9 +128,9 @@ func (s *Store) check() error {
 
 // Replaced returns a channel that is closed once the store was replaced: its file,
 // or the log or index beside it, was moved or deleted, or another one has its
-// name. On Linux the kernel tells of that, within milliseconds, once the store has been
-// open for 100 ms, unless an inotify instance is not to be had, or a folder above or a mount was changed. Else the
-// next call finds out, and a watch, once every [Options.PollPeriod].
+// name. On Linux the kernel reports that within milliseconds, once the store has been open for 100
+// ms, unless no inotify instance is available, or a folder above or a mount was changed. Otherwise
+// the next call finds out, or a watch, once every [Options.PollPeriod].
 func (s *Store) Replaced() <-chan struct{} { return s.fate.ended }
 
 const (

@@ -25,12 +25,12 @@ const leastConns = 3
 
 // New returns a store whose table, tenure_records, is in the caller's own
 // database, beside the caller's tables, so that the caller's transactions can be
-// fenced by [Guard]. It makes the table if it is missing, and changes nothing
-// else: no setting of the file, none of the pool.
+// fenced by [Guard]. It creates the table if it is missing, and changes nothing
+// else: no setting of the file or the pool.
 //
-// db must be a handle of modernc.org/sqlite onto a file. The store keeps two of
-// its connections to itself, with settings of their own, until Close; then they
-// are closed, and db stays open. Close the store before db.
+// db must be a handle of modernc.org/sqlite onto a file. The store reserves two
+// of its connections, with settings of their own, until Close; then they are
+// closed, and db stays open. Close the store before db.
 //
 // New needs these settings, and returns an error that names the wrong one:
 //

@@ -120,9 +120,9 @@ func (w *watches) listen() error {
 // Watch has hint called soon after key was released, reserved or deleted, or a
 // request was written for its holder, by any process.
 //
-// On Linux the kernel tells of it, once the store has been open for 100 ms; what changes
-// before that is told then. Elsewhere, and if that fails, the file is looked at every
-// [Options.PollPeriod]; any change of any record is taken for one of key then.
+// On Linux the kernel reports changes, once the store has been open for 100 ms; earlier
+// changes are reported then. Elsewhere, and if that fails, the file is checked every
+// [Options.PollPeriod]; any change of any record then counts as a change of key.
 func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err

@@ -41,19 +41,19 @@ type Options struct {
 	PollPeriod time.Duration
 
 	// AllowNetworkFS has Open accept a file on a network file system. SQLite's
-	// write-ahead log does not work between hosts there, and locks over
-	// NFS and SMB are not to be trusted. Only set it if one host alone ever
-	// opens the file, and its locks are known to work.
+	// write-ahead log does not work between hosts there, and locks over NFS
+	// and SMB are not reliable. Set it only if a single host ever opens the
+	// file, and its locks are known to work.
 	AllowNetworkFS bool
 
-	// Mode is the permissions of the files that Open makes, and no umask cuts it:
-	// the database, and by them SQLite's own files and the notify file beside it.
-	// If zero, 0600. A user that may only read them can keep all from writing, and
-	// so take every lease away, by locks on SQLite's index. So it is more only for
-	// several users who share a database: 0660, in a folder with their group and
-	// the setgid bit. Open never changes the permissions of files that are there,
-	// New makes none, and neither means anything on Windows. It has 0600 at
-	// least, and no bits but 0666.
+	// Mode is the permissions of the files that Open creates, regardless of the
+	// umask: the database, and with it SQLite's own files and the notify file
+	// beside it. If zero, 0600. A user that may only read them can keep all others
+	// from writing, and so end every lease, by locks on SQLite's index. So use
+	// more only for several users who share a database: 0660, in a folder with
+	// their group and the setgid bit. Open never changes the permissions of
+	// existing files, New creates none, and Mode has no effect on Windows. It
+	// includes at least 0600, and no bits beyond 0666.
 	Mode fs.FileMode
 }
 
@@ -86,13 +86,13 @@ var (
 )
 
 // Open opens the SQLite file at path, and creates it if it is missing or
-// empty; its folder must be there. Any number of processes may open a file at
-// the same moment. While others have it locked, Open tries again for at most
+// empty; its folder must exist. Any number of processes may open a file at
+// the same time. While others have it locked, Open tries again for at most
 // five seconds, and a write for at most 0.1 seconds.
 //
-// An error that matches [driver.ErrPermanent] needs somebody to look: the
-// file is no database, a corrupt one, another application's, made by a newer
-// version of this package, or not writable. It is left as it was.
+// An error that matches [driver.ErrPermanent] needs a person: the file is not
+// a database, is corrupt, belongs to another application, was created by a
+// newer version of this package, or is not writable. It is left as it was.
 //
 // There is no ":memory:"; package memstore keeps records in memory.
 func Open(path string, o *Options) (*Store, error) {

@@ -27,8 +27,8 @@ func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driv
 
 // Claim writes next if its key is absent or released.
 //
-// A claim that the first look shows to be hopeless ends there: it takes no lock
-// and waits for no disk. Others are decided inside their transaction.
+// A claim that the first read shows to be impossible ends there: it takes no
+// lock and waits for no disk. Others are decided inside their transaction.
 func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
 	if err := driver.CheckClaim(next); err != nil {
 		return now, prev, err

@@ -29,7 +29,7 @@ func (s state) Kept() (state, bool) {
 	return s, true
 }
 
-// Overtakes compares the versions of one node. Another one of its name has another mark.
+// Overtakes compares the versions of one node. A later node of the same name has another mark.
 func (s state) Overtakes(other state) bool {
 	return s.mark == other.mark && s.version > other.version
 }

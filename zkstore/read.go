@@ -19,7 +19,7 @@ import (
 const pageSize = 200
 
 // Get returns the record of key. An eventual read is answered by the server that this
-// store is connected to, which may be behind. A strong one has it catch up first.
+// store is connected to, which may lag behind. A strong read makes it catch up first.
 func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driver.Record, error) {
 	is, err := s.read(ctx, key, c)
 	if err != nil {

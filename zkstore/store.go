@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// DefaultRoot is the root of a store whose options name no other one.
+	// DefaultRoot is the root of a store whose options name no root.
 	DefaultRoot = "/tenure"
-	// DefaultSession is the session timeout of a store whose options name no other one.
+	// DefaultSession is the session timeout of a store whose options name none.
 	DefaultSession = 10 * time.Second
 )
 
 // Options are for one store. Nil means the defaults.
 type Options struct {
-	// Root is the node below which the records are: "/tenure" if empty. It is made if it
-	// is not there. Stores with different roots know nothing of each other's locks. It
-	// begins with a slash, does not end with one, and keeps the rules of
-	// [driver.CheckPrefix]. No part of it but the first is 00 to 3f, the folders of a store. No
-	// other program may write below it, and it is not below /zookeeper.
+	// Root is the node that contains the records: "/tenure" if empty. It is created if it is
+	// missing. Stores with different roots have different locks. It begins with a slash, does
+	// not end with one, and follows the rules of [driver.CheckPrefix]. Only its first part may
+	// be 00 to 3f, the folders of a store. No other program may write below it, and it is not
+	// below /zookeeper.
 	Root string
 
 	// Session is after how long without an answer a connection is given up, nearly: it is
@@ -39,17 +39,17 @@ type Options struct {
 	// may raise or lower it. No lease depends on it.
 	Session time.Duration
 
-	// User and Password are those of ZooKeeper's digest scheme. With a user, nodes are
-	// made for this user alone; without one, for all the world.
+	// User and Password are for ZooKeeper's digest scheme. With a user, nodes are
+	// created for this user alone; without one, for everyone.
 	User, Password string
 
 	// TLS encrypts the connections, if it is not nil. If it names no server, the
 	// certificate of each host must be for that host.
 	TLS *tls.Config
 
-	// Dial makes each connection to one of the servers, "HOST:PORT", and encrypts it if need
-	// be: with files that are read again, say, or by way of a proxy. If nil, it is TCP,
-	// with TLS if that is there. There is one of the two, or none.
+	// Dial makes each connection to one of the servers, "HOST:PORT", and encrypts it if
+	// needed: with files that are read again, say, or through a proxy. If nil, it is TCP,
+	// with TLS if that is set. Set at most one of Dial and TLS.
 	Dial func(ctx context.Context, host string) (net.Conn, error)
 }
 
@@ -109,8 +109,8 @@ var (
 	_ driver.Diagnoser   = (*Store)(nil)
 )
 
-// New returns a store on the servers, "HOST:PORT" each, which connects by itself, now and
-// whenever it has to. Options may be nil.
+// New returns a store on the servers, "HOST:PORT" each, which connects in the background,
+// now and after each lost connection. Options may be nil.
 func New(hosts []string, options *Options) (*Store, error) {
 	o, err := options.resolve()
 	if err != nil {
@@ -150,7 +150,7 @@ func New(hosts []string, options *Options) (*Store, error) {
 }
 
 // Open is [New] for a program that wants to know at once whether that works. It reads
-// once, so that a wrong address and a missing permission are told here.
+// once, so that it reports a wrong address or a missing permission.
 func Open(ctx context.Context, hosts []string, options *Options) (*Store, error) {
 	s, err := New(hosts, options)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // by default, makes the server end the connection, and with it all that is under way.
 const maxRequest = 1<<20 - 4096
 
-// Claim writes next if its key is absent or released. Without knowledge of the key it
-// asks for an absent one, and reads what is there behind that, in the same round trip.
+// Claim writes next if its key is absent or released. If the state of the key is not
+// known, it assumes an absent key, and reads the record in the same round trip.
 func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
 	return s.writer.Claim(ctx, next)
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/tenurelock/tenure/driver/versioned"
 )
 
-// DefaultPrefix begins the names of a store whose options name no other prefix.
+// DefaultPrefix begins the names of a store whose options name no prefix.
 const DefaultPrefix = "tenure/"
 
 // Options are for one store. Nil means the defaults.
 type Options struct {
 	// Prefix begins the names of all objects of the store: "tenure/" if empty. Stores with
 	// different prefixes have different locks. It ends with a slash, does not begin with
-	// one, and is at most 100 letters, digits, and signs of _ . - / long. It follows the
+	// one, and has at most 100 letters, digits, and characters of _ . - /. It follows the
 	// rules of [driver.CheckPrefix], no part of it begins with a dot, and only the first
 	// part may be r or h. No other program may write below it.
 	Prefix string

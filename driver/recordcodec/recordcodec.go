@@ -42,7 +42,7 @@ import (
 )
 
 // Encode returns the text of rec. A store that keeps some fields elsewhere clears
-// them first, and reads the text by [DecodePart].
+// them first, and reads the text with [DecodePart].
 func Encode(rec driver.Record) string {
 	return string(Append(nil, rec))
 }
@@ -64,7 +64,7 @@ func Append(text []byte, rec driver.Record) []byte {
 // resting is the state in the text of a lock that is held under a session.
 const resting driver.State = "resting"
 
-// EncodeTerm returns the text of a term; that of nil is "null".
+// EncodeTerm returns the text of a term, "null" for nil.
 func EncodeTerm(t *driver.Term) string {
 	if t == nil {
 		return "null"
@@ -74,15 +74,15 @@ func EncodeTerm(t *driver.Term) string {
 	return string(w.text)
 }
 
-// EncodeRequests returns the text of requests, a list; that of none is "[]". It is for
-// stores that keep them apart from the rest of the record, as is [EncodeRequest].
+// EncodeRequests returns the text of requests, a list, "[]" for none. It is for stores
+// that keep them apart from the rest of the record, like [EncodeRequest].
 func EncodeRequests(list []driver.Request) string {
 	var w writer
 	w.requests(list)
 	return string(w.text)
 }
 
-// EncodeRequest returns the text of a request; that of nil is "null".
+// EncodeRequest returns the text of a request, "null" for nil.
 func EncodeRequest(q *driver.Request) string {
 	if q == nil {
 		return "null"
@@ -123,7 +123,7 @@ func DecodeRequest(text string) (*driver.Request, error) {
 	return &list[0], nil
 }
 
-// Decode returns the record whose text is whole: it has all that every record has.
+// Decode returns the record of a complete text: it has all fields that every record has.
 func Decode(text string) (driver.Record, error) {
 	rec, err := DecodePart(text)
 	if err != nil {

@@ -39,14 +39,14 @@ type Options struct {
 	// Session is after how long without a sign of life the server drops the session.
 	// The connection is tested at a third of it, and given up at two thirds.
 	Session time.Duration
-	// TLS encrypts the connections, if it is not nil. ServerName is that of each host.
+	// TLS encrypts the connections, if it is not nil. ServerName is set to each host.
 	TLS *tls.Config
 	// Dial makes the connections, without TLS. If nil, it is TCP.
 	Dial func(ctx context.Context, host string) (net.Conn, error)
-	// Digest is USER:PASSWORD, empty for nobody in particular.
+	// Digest is USER:PASSWORD, empty for no user.
 	Digest string
-	// Event is told the path of each watch that has fired, and Connected of each new
-	// connection. They must not block.
+	// Event is called with the path of each watch that has fired, and Connected
+	// after each new connection. They must not block.
 	Event     func(path string)
 	Connected func()
 }

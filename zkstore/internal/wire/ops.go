@@ -40,7 +40,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("error %d", int32(c))
 }
 
-// Error makes a code that is not OK an error.
+// Error returns an error for a code that is not OK.
 func (c Code) Error() string { return "zookeeper: " + c.String() }
 
 const (
@@ -112,7 +112,7 @@ const AnyVersion = -1
 // Delete removes a node without children that has the version.
 func Delete(path string, version int32) Op { return Op{opDelete, pathVersion(path, version)} }
 
-// Check fails unless the node is there and has the version.
+// Check fails unless the node exists and has the version.
 func Check(path string, version int32) Op { return Op{opCheck, pathVersion(path, version)} }
 
 func pathVersion(path string, version int32) []byte {
@@ -154,8 +154,8 @@ func Multi(ops ...Op) Request {
 	return Request{opMulti, w.buf}
 }
 
-// Failed returns the code of a transaction: that of the first part that failed, OK if it
-// was carried out.
+// Failed returns the code of a transaction: the code of the first part that failed, OK
+// if it was carried out.
 func (r Reply) Failed() (Code, error) {
 	if r.Code != OK {
 		return r.Code, nil
@@ -209,8 +209,8 @@ func pathWatch(path string, watch bool) []byte {
 // GetData reads a node.
 func GetData(path string) Request { return Request{opGetData, pathWatch(path, false)} }
 
-// GetChildren reads the names of a node's children. A watch is told once of a child that
-// comes or goes, and of the node's deletion.
+// GetChildren reads the names of a node's children. A watch fires once, when a child is
+// created or deleted, or the node is deleted.
 func GetChildren(path string, watch bool) Request {
 	return Request{opGetChildren, pathWatch(path, watch)}
 }
