@@ -379,8 +379,8 @@ type Reaped struct {
 
 const (
 	reapListEvery = 10 * time.Minute
-	// reapLeast is the least pause between two looks at a lock, whatever lease its record
-	// names, and reapErrors that between two looks at one which gave an error.
+	// reapLeast is the least pause between two reads of a lock, whatever lease its record
+	// names, and reapErrors the pause after a read with an error.
 	reapLeast, reapErrors = 100 * time.Millisecond, time.Minute
 	// reapReads is how many locks are read, and reapWrites how many are released, at once.
 	reapReads, reapWrites = 1000, 16
@@ -418,7 +418,7 @@ type reap struct {
 	locks  map[string]*reapLock
 }
 
-// reapLock is a lock that is watched.
+// reapLock is a watched lock.
 type reapLock struct {
 	named bool          // by the caller
 	due   time.Duration // when it is to be looked at
@@ -470,7 +470,7 @@ func (r *reap) run(ctx context.Context) error {
 	return nil
 }
 
-// round does what is due, or waits until something is. It returns false if nothing will be.
+// round reads the locks that are due, or waits until one is. It returns false if none will be.
 func (r *reap) round(ctx context.Context) (again bool, err error) {
 	if err := r.Usable(); err != nil {
 		return false, err
@@ -513,7 +513,7 @@ func (r *reap) round(ctx context.Context) (again bool, err error) {
 	return true, r.Rest(ctx, next-now)
 }
 
-// find finds the names. Those that are gone are watched no longer.
+// find lists the names. Locks that were deleted are no longer watched.
 func (r *reap) find(ctx context.Context) error {
 	there := map[string]*reapLock{}
 	for _, prefix := range r.Prefixes {
@@ -536,13 +536,14 @@ func (r *reap) find(ctx context.Context) error {
 	return nil
 }
 
-// death is a lock that a dead holder has left, or those of a dead session.
+// death is a lock of a dead holder, or a dead session with its locks.
 type death struct {
 	tenure.Status
 	locks []*reapLock
 }
 
-// look reads records, and frees what stands for longer than its lease.
+// look reads records, and releases locks whose record has not changed for longer than its
+// lease.
 func (r *reap) look(ctx context.Context, names []string) {
 	begun := r.now()
 	list, errs := r.client.Statuses(ctx, names, nil)
@@ -610,7 +611,7 @@ func (r *reap) free(ctx context.Context, dead []*death) {
 		case err == nil:
 			r.OnReaped(Reaped{Name: d.Name, Owner: d.Owner, Token: d.Token, Host: d.Host})
 		case errors.Is(err, tenure.ErrAlive), errors.Is(err, tenure.ErrNotHeld):
-			// it has shown life after all, or another one was quicker
+			// it has written a heartbeat after all, or another client was faster
 		default:
 			if over = false; ctx.Err() == nil {
 				r.OnError(err)

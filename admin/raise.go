@@ -127,7 +127,7 @@ type raising struct {
 // raiseAtOnce is how many records are read, or written, at once.
 const raiseAtOnce = 16
 
-// check finds what is wrong before the store is asked.
+// check validates the options before any request to the store.
 func (r *raising) check() error {
 	switch {
 	case r.how.By == 0:
@@ -144,7 +144,7 @@ func (r *raising) check() error {
 	return cmp.Or(r.Usable(), text.CheckReason(r.Reason))
 }
 
-// watch notes how everything stands.
+// watch notes the state of all records.
 func (r *raising) watch(ctx context.Context) error {
 	return r.look(ctx, func(kind records, rec driver.Record) error {
 		if kind.locks() {
@@ -159,7 +159,7 @@ func (r *raising) watch(ctx context.Context) error {
 	})
 }
 
-// wait waits until everything has stood still for long enough.
+// wait waits until no record has changed for long enough.
 func (r *raising) wait(ctx context.Context) error {
 	for {
 		remaining := r.still.Until() - r.now()
@@ -179,7 +179,7 @@ func (r *raising) tell(remaining time.Duration) {
 	}
 }
 
-// verify returns an error if anything is not what it was.
+// verify returns an error if any record has changed.
 func (r *raising) verify(ctx context.Context) error {
 	r.done.Foreign = 0
 	err := r.look(ctx, func(kind records, rec driver.Record) error {
@@ -201,7 +201,7 @@ func (r *raising) verify(ctx context.Context) error {
 	return err
 }
 
-// records are those of one kind that [raising.look] goes through.
+// records are the records of one kind that [raising.look] lists.
 type records struct {
 	list   lister
 	prefix string
@@ -210,7 +210,7 @@ type records struct {
 
 func (k records) locks() bool { return k.prefix != driver.SessionPrefix }
 
-// look shows all records, sessions first. It leaves alone what cannot be understood.
+// look visits all records, sessions first. It skips records that cannot be decoded.
 func (r *raising) look(ctx context.Context, saw func(records, driver.Record) error) error {
 	store := r.Store
 	all := []records{{list: store.List, prefix: driver.SessionPrefix}, {list: store.List, prefix: r.prefix}}
@@ -247,8 +247,8 @@ func (r *raising) look(ctx context.Context, saw func(records, driver.Record) err
 	return nil
 }
 
-// read reads records strongly, since a list may be behind, but for those that are not
-// records. It returns those that are to be watched.
+// read reads records strongly, since a list may be stale, except bare tokens. It
+// returns the records to be watched.
 func (r *raising) read(ctx context.Context, kind records, listed []driver.Record) ([]driver.Record, error) {
 	if kind.bare {
 		return listed, nil
@@ -284,8 +284,8 @@ func (r *raising) read(ctx context.Context, kind records, listed []driver.Record
 	return recs, err
 }
 
-// write closes the sessions, and raises the tokens. Of a session that is closed nobody can
-// renew a lock any more.
+// write closes the sessions, and raises the tokens. No process can renew a lock of a
+// closed session any more.
 func (r *raising) write(ctx context.Context) error {
 	err := r.replaceAll(ctx, r.sessions, &r.done.Sessions, func(ctx context.Context, rec driver.Record) error {
 		return r.replace(ctx, rec, protocol.Ended(rec, rand.Text()), r.Store.Swap)
@@ -335,8 +335,8 @@ func (r *raising) replaceAll(
 	return err
 }
 
-// replace makes a write, again if nobody knows what has become of it: it names the
-// record that it replaces, so that it is applied once.
+// replace makes a write, again after an unknown outcome: it names the record that
+// it replaces, so that it is applied once.
 func (r *raising) replace(ctx context.Context, prev, next driver.Record,
 	write func(context.Context, driver.Record, driver.Record) (driver.Record, error),
 ) error {
@@ -366,7 +366,7 @@ func (r *raising) try(ctx context.Context, do func(context.Context) error) error
 	}, do)
 }
 
-// alive is the error of a record that somebody has changed.
+// alive is the error of a record that has changed.
 func alive(rec driver.Record, how string) error {
 	what := fmt.Sprintf("lock %q", rec.Key)
 	if id, session := strings.CutPrefix(rec.Key, driver.SessionPrefix); session {

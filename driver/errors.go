@@ -102,8 +102,8 @@ func mark(err, kind error) error {
 	return &marked{err: err, kind: kind}
 }
 
-// marked carries an error of the engine and what it means for the protocol.
-// The text is the engine's alone: the mark is for programs.
+// marked carries an error of the engine and its meaning for the protocol. The
+// text is only the engine's: the mark is for programs.
 type marked struct{ err, kind error }
 
 func (m *marked) Error() string   { return m.err.Error() }

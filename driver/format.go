@@ -8,7 +8,7 @@ import (
 	"log/slog"
 )
 
-// hiddenNotify stands for the address for notifications where a record is shown.
+// hiddenNotify replaces the address for notifications where a record is shown.
 const hiddenNotify = "(hidden)"
 
 // plain is a record that fmt shows field by field.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Limits that hold for every store, so that a program can move from one to
+// Limits for every store, so that a program can move from one store to
 // another. The layer above the stores enforces them.
 const (
 	// MaxNameLen is the longest name of a lock in bytes.

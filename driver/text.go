@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// checkText returns an error if a string of the record is no text that each engine
-// keeps. One such string in a request, say, would fail every heartbeat that carries
-// it, on the engines that refuse it.
+// checkText returns an error if some engine cannot keep a string of the record.
+// Such a string in a request, say, would fail every heartbeat that carries it, on
+// the engines that refuse it.
 func (r *Record) checkText() error {
 	for _, field := range [...]struct{ name, text string }{
 		{"Key", r.Key},

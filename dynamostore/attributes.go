@@ -13,8 +13,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// ownPrefix begins the names of attributes that are kept for Tenure, also those
-// that it does not have yet.
+// ownPrefix begins the names of attributes that are reserved for Tenure, also
+// for later versions.
 const ownPrefix = "tenure"
 
 // grant adds to a write that gives a lock to rec's owner what the user wants to

@@ -70,7 +70,7 @@ func (s *Store) lookup(key string, items map[string]item, leftOut error) driver.
 	return l
 }
 
-// errLeftOut says that DynamoDB answered a part of a batch alone.
+// errLeftOut says that DynamoDB answered only a part of a batch.
 var errLeftOut = errors.New("DynamoDB left out records of a batch, because the table is throttled or the records are large; try again")
 
 // getItems reads up to maxBatch items, by partition key. With errLeftOut, the

@@ -15,14 +15,14 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// connections keeps the idle connections of a store fresh. What lies between a
-// program and DynamoDB, such as a NAT, forgets connections without a word. Each
-// call that takes such a one out of the pool waits for its whole timeout, and the
-// pool has ten: that is longer than a lease, although new connections work.
+// connections keeps the idle connections of a store fresh. The network between a
+// program and DynamoDB, such as a NAT, may drop connections silently. Each call
+// on such a connection waits for its whole timeout, and the pool has ten: that is
+// longer than a lease, although new connections work.
 type connections struct {
-	// client is what calls are made with; nil for that of the SDK's options.
+	// client makes the calls; nil for the client of the SDK's options.
 	client dynamodb.HTTPClient
-	// drop closes the connections that are idle; nil if nobody can.
+	// drop closes the idle connections; nil if that is not possible.
 	drop func()
 	// born and dropped say when that was done last.
 	born    time.Time
@@ -33,9 +33,9 @@ type connections struct {
 // answer either, there is no use in more.
 const dropPause = time.Second
 
-// newConnections returns the connections of a store on the client. In the place of
-// an HTTP client that the SDK has built there is one of the same settings, whose
-// connections are the store's alone. One of another kind is kept.
+// newConnections returns the connections of a store on the client. An HTTP client
+// that the SDK has built is replaced by a client with the same settings, whose
+// connections are the store's alone. A client of another type is used as it is.
 func newConnections(client *dynamodb.Client) *connections {
 	c := &connections{born: time.Now()}
 	switch theirs := client.Options().HTTPClient.(type) {
@@ -51,9 +51,8 @@ func newConnections(client *dynamodb.Client) *connections {
 	return c
 }
 
-// saw records how a call ended that was sent. After a call without an answer
-// it closes the idle connections, and leaves alone those that carry another
-// call.
+// saw records how a sent call ended. After a call without an answer it closes
+// the idle connections, and leaves alone those that carry another call.
 func (c *connections) saw(err error) {
 	if c.drop == nil || !silent(err) {
 		return

@@ -24,7 +24,7 @@ const (
 	diagnosisPatience = 15 * time.Second
 	// mostLooked bounds how many items are read to find their writers.
 	mostLooked = 5000
-	// fewHolders is how many heartbeats at once a table must stand at the least.
+	// fewHolders is the least number of holders whose heartbeats a table must sustain.
 	fewHolders = 20
 )
 
@@ -45,8 +45,8 @@ func (s *Store) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding 
 	return append(append(all, s.rights(ctx)...), s.foreignItems(ctx)...)
 }
 
-// findings says what is to be thought of a table, given the options of the store that is on it
-// and the heartbeat period of its clients.
+// findings assesses a table, given the options of its store and the heartbeat period of its
+// clients.
 func (d *Description) findings(o Options, heartbeat time.Duration) []driver.Finding {
 	all := append([]driver.Finding{d.state()}, d.keyFindings(o)...)
 	return append(all, d.replicas(o), d.expiry(o), d.capacity(heartbeat), d.class(), d.protection(), d.recovery())
@@ -190,8 +190,8 @@ func (d *Description) recovery() driver.Finding {
 }
 
 // rights tries every operation that a store makes. Writes have a condition that cannot hold:
-// nothing is left behind, and a caller that may not write learns so before the condition is
-// looked at.
+// nothing is left behind, and a caller that may not write gets that error before the
+// condition is checked.
 func (s *Store) rights(ctx context.Context) (all []driver.Finding) {
 	key := s.key(driver.OwnPrefix + "doctor/" + rand.Text())
 	names, never := map[string]string{"#k": s.options.PartitionKey}, aws.String("attribute_exists(#k)")
@@ -280,7 +280,7 @@ func (s *Store) rights(ctx context.Context) (all []driver.Finding) {
 	return all
 }
 
-// tried makes a request, whose condition should not hold if it has one.
+// tried makes a request; its condition, if any, must not hold.
 func tried[In, Out any](ctx context.Context, s *Store, op func(context.Context, *In, ...func(*dynamodb.Options)) (*Out, error), in *In) error {
 	_, err := call(ctx, s, op, in)
 	if _, failed := conditionFailed(err); failed {
@@ -315,7 +315,7 @@ func (s *Store) foreignItems(ctx context.Context) []driver.Finding {
 	return found.findings(s.options)
 }
 
-// writers says who has written the items of a table.
+// writers counts which clients have written the items of a table.
 type writers struct {
 	locks, foreign, others   int
 	example, owner, duration string // of a foreign one

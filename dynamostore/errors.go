@@ -21,7 +21,7 @@ import (
 )
 
 // conditionFailed reports whether err says that the condition of a write did
-// not hold, and returns the item that stood there if the engine sent it.
+// not hold, and returns the current item if the engine sent it.
 func conditionFailed(err error) (item, bool) {
 	if failed := (*types.ConditionalCheckFailedException)(nil); errors.As(err, &failed) {
 		return failed.Item, true
@@ -84,8 +84,8 @@ func (s *Store) fault(ctx context.Context, err error) error {
 	return told
 }
 
-// briefError has a short text for an error of the SDK, whose own repeats the
-// name of the operation and ids of the request that help nobody here.
+// briefError has a short text for an error of the SDK, whose own text repeats
+// the name of the operation and has ids of the request that do not help here.
 type briefError struct {
 	text string
 	err  error
@@ -137,7 +137,7 @@ func throttled(err error) bool {
 }
 
 // throttlingReasons says what was throttled: the table, an index or the account,
-// by its capacity or by the most that one key range takes, such as
+// by its capacity or by the limit of one key range, such as
 // "TableWriteKeyRangeThroughputExceeded of arn:...".
 func throttlingReasons(err error) (told []string) {
 	var reasons []types.ThrottlingReason
@@ -164,20 +164,20 @@ func throttlingReasons(err error) (told []string) {
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
 // and of the common errors of AWS.
 //
-// An answer of 400 with a code that is known here means that DynamoDB refused
-// the request before it did anything; every other answer leaves the outcome
-// open, and so does none.
+// An answer of 400 with a known code means that DynamoDB refused the request
+// before it did anything; every other answer, or a missing one, leaves the
+// outcome open.
 func explain(err error) (meaning, string) {
 	if cancelled := (*types.TransactionCanceledException)(nil); errors.As(err, &cancelled) {
 		return explainCancelled(cancelled)
 	}
-	// Before the codes: who hands out credentials has codes of its own.
+	// Before the codes: the service that issues credentials has codes of its own.
 	if unsent := (*unsentError)(nil); errors.As(err, &unsent) {
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 			return notApplied, ""
 		}
 		if text := err.Error(); strings.Contains(text, "credential") || strings.Contains(text, "get identity") {
-			// Not hopeless: who hands them out may be out of reach for a while.
+			// Not hopeless: the service that issues them may be unreachable for a while.
 			return notApplied, "there are no credentials for AWS; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role"
 		}
 		if strings.Contains(strings.ToLower(err.Error()), "region") {
@@ -220,8 +220,8 @@ func explainCode(code, message string, status int) (meaning, string) {
 	case "AccessDeniedException", "AccessDenied", "UnauthorizedOperation", "NotAuthorized":
 		return hopeless, "access is denied; \"tenure table policy\" prints the permissions that are needed"
 	case "UnrecognizedClientException", "InvalidClientTokenId":
-		// AWS says that it may be tried again, and it comes singly with credentials
-		// that are valid: https://github.com/boto/boto3/issues/509
+		// AWS says that it may be retried, and it occurs now and then with valid
+		// credentials: https://github.com/boto/boto3/issues/509
 		return notApplied, "the credentials are not valid here; check them, and the region"
 	case "MissingAuthenticationToken", "MissingAuthenticationTokenException", "IncompleteSignature", "IncompleteSignatureException", "OptInRequired":
 		return hopeless, "the credentials are not valid here; check them, and the region"

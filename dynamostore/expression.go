@@ -15,7 +15,7 @@ import (
 	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
-// names are the placeholders of all expressions, as they stand in the code.
+// names are the placeholders of all expressions.
 var names = map[string]string{
 	"#on": attrOwner, "#ld": attrLease, "#rv": attrVersion, "#ir": attrReleased, "#da": attrData,
 	"#tk": attrToken, "#st": attrStamp, "#sa": attrState, "#bt": attrBeat, "#te": attrTenure, "#be": attrBefore, "#re": attrReason,
@@ -30,9 +30,9 @@ var written = [...]string{"#on", "#ld", "#rv", "#ir", "#da", "#st", "#sa", "#bt"
 const (
 	isAbsent = "attribute_not_exists(#k)"
 	// isFree is true for a lock that Tenure released, if every attribute that
-	// decides this is understood. What another client released bears an old
-	// stamp, history and states of a later version have another state, and what
-	// somebody called released by hand has none.
+	// decides this is understood. An item that another client released has an
+	// old stamp, history and states of a later version have another state, and
+	// an item that was released by hand has none.
 	isFree = "#ir = :one AND #st = #rv AND #sa = :rel AND #tk < :max" +
 		" AND attribute_type(#te, :str) AND attribute_type(#ld, :str) AND attribute_type(#on, :str)" +
 		" AND (attribute_not_exists(#da) OR attribute_type(#da, :bin))"
@@ -43,7 +43,7 @@ const (
 	// changes the data with that, under the version that it held under: so those
 	// are compared as well.
 	isForeign = "#rv = :pv AND (attribute_not_exists(#st) OR #st <> :pv) AND (attribute_not_exists(#tk) OR #tk <= :pt)"
-	// notShared is true of what was written without SharedTable.
+	// notShared is true for an item that was written without SharedTable.
 	notShared = " AND attribute_not_exists(#sh)"
 	wasHeld   = " AND attribute_not_exists(#ir)"
 	wasFree   = " AND #ir = :one"
@@ -94,8 +94,8 @@ func (e *expression) uses(placeholder string) bool {
 	return has(e.condition) || slices.ContainsFunc(e.set, has) || slices.ContainsFunc(e.remove, has)
 }
 
-// write begins an update that stores all of rec but its token. Everything else
-// that is in the item stays: others keep attributes of their own there.
+// write begins an update that stores all of rec except its token. Other
+// attributes of the item stay: they may belong to other programs.
 func (o *Options) write(rec driver.Record, placeholders []string) *expression {
 	e := &expression{values: item{}}
 	it := o.encode(rec)
@@ -111,7 +111,7 @@ func (o *Options) write(rec driver.Record, placeholders []string) *expression {
 	return e
 }
 
-// placeholders returns those of what is written, without some.
+// placeholders returns the placeholders of the written attributes, without some.
 func placeholders(without ...string) []string {
 	all := make([]string, 0, len(written))
 	for _, placeholder := range written {
@@ -138,7 +138,7 @@ func (o *Options) claim(next driver.Record) *expression {
 	return e
 }
 
-// replace writes all of next, whatever is there.
+// replace writes all of next, unconditionally.
 func (o *Options) replace(next driver.Record, keepData bool) *expression {
 	var without []string
 	if keepData {
@@ -150,8 +150,8 @@ func (o *Options) replace(next driver.Record, keepData bool) *expression {
 	return e
 }
 
-// guard is what is added to the condition of a write that begins a term, so that
-// a process without SharedTable does not count tokens where others do it with it.
+// guard is added to the condition of a write that begins a term, so that a
+// process without SharedTable does not count tokens where others use it.
 func (o *Options) guard() string {
 	if o.SharedTable || o.Unshare {
 		return ""

@@ -89,7 +89,7 @@ func (f *Fence) attribute() string {
 	return DefaultFenceAttribute
 }
 
-// guard adds the condition to those of a write.
+// guard adds the condition to the conditions of a write.
 func (f *Fence) guard(condition **string, names *map[string]string, values *map[string]types.AttributeValue) error {
 	if f.Token == 0 || f.Token > driver.MaxToken {
 		return fmt.Errorf("fence: token %d is not valid: the tokens of leases are from 1 to %d", f.Token, uint64(driver.MaxToken))
@@ -213,7 +213,7 @@ func (f Fence) explain(err error, guarded func(item) bool) error {
 	return err
 }
 
-// refusedItems returns the items whose conditions failed, as far as they came.
+// refusedItems returns the items whose conditions failed, if the engine sent them.
 func refusedItems(err error) []item {
 	if failed := (*types.ConditionalCheckFailedException)(nil); errors.As(err, &failed) {
 		return []item{failed.Item}
@@ -259,7 +259,7 @@ func (s *Store) RaiseFence(ctx context.Context, lock string, token uint64) (*Fen
 		return nil, fmt.Errorf("fence: token %d is not valid: the tokens of leases are from 1 to %d", token, uint64(driver.MaxToken))
 	}
 	f := &FenceItem{s: s, lock: lock, token: token}
-	// Like a released lock to those who list a table that is shared.
+	// Other clients that list a shared table read it as a released lock.
 	resting := driver.Record{State: driver.Released, Lease: leastPlainLease}
 	e := &expression{
 		set:       []string{"#on = :on", "#ld = :ld", "#rv = :rv", "#ir = :ir", "#tk = :tk"},

@@ -18,8 +18,8 @@ import (
 )
 
 // The attributes of an item. The first six are those of the Amazon DynamoDB Lock
-// Client; the others are Tenure's own, few and with names that nobody else's
-// additional attributes have.
+// Client; the others are Tenure's own, few and with names that other programs do
+// not use.
 const (
 	attrOwner    = "ownerName"           // S
 	attrLease    = "leaseDuration"       // S, in a dialect; leaseResting in an item that rests
@@ -54,18 +54,18 @@ func ownNames() []string {
 
 const (
 	released = "1" // the one value of isReleased on which other clients agree
-	// leaseResting is the lease of an item that must not be taken although nobody
-	// renews it: a lock under a session, or a session itself, closed for example.
-	// Other clients cannot parse it, and fail; a lock whose lease they can parse
-	// they would take. A reservation is different: when its time is over any
-	// client may take it, and other clients by the same rule.
+	// leaseResting is the lease of an item that must not be taken although it is
+	// not renewed: a lock under a session, or a session itself, for example a
+	// closed one. Other clients cannot parse it, and fail; a lock whose lease
+	// they can parse they would take. A reservation is different: when its time
+	// is over any client may take it, and other clients by the same rule.
 	leaseResting = "session"
 	// stateResting is the state in the item of a lock that is held under a session:
-	// if somebody read that it is held, and knew of no sessions, it would be taken,
-	// since the beat of such a lock stands still.
+	// a client that does not know of sessions would take a held lock, since the
+	// beat of such a lock does not change.
 	stateResting = "resting"
-	// noBeat stands for none, where others than Tenure's own code write through the
-	// store.
+	// noBeat marks a record without a beat, if other code than Tenure's writes
+	// through the store.
 	noBeat = "none"
 	// nobody is the owner where other clients need an owner and the lock has no holder.
 	nobody = "nobody"
@@ -92,14 +92,14 @@ func (o *Options) leaseText(rec driver.Record) string {
 	return strconv.FormatInt(int64((rec.Lease+time.Millisecond-1)/time.Millisecond), 10)
 }
 
-// dated reports whether the lease of an item in this state tells other clients
-// how long to wait.
+// dated reports whether other clients wait for the lease of an item in this
+// state.
 func dated(s driver.State) bool {
 	return slices.Contains([]driver.State{driver.Held, driver.Reserved, driver.Released, driver.Past}, s)
 }
 
-// encode returns the attributes of rec, all but its key and token. What is empty
-// in rec is absent.
+// encode returns the attributes of rec, except its key and token. Empty fields
+// of rec are absent.
 func (o *Options) encode(rec driver.Record) item {
 	lease := o.leaseText(rec)
 	it := item{attrOwner: text(rec.Owner), attrLease: text(lease), attrVersion: text(rec.Version), attrStamp: text(rec.Version)}
@@ -129,8 +129,7 @@ func (o *Options) encode(rec driver.Record) item {
 		it[attrBefore] = text(recordcodec.EncodeTerm(rec.Prev))
 	}
 
-	// What is left is for people, and for those who have read that the state is one
-	// that they know.
+	// The rest is for people, and for readers that know the state.
 	more := rec
 	more.Key, more.Version, more.Beat, more.Data, more.Prev = "", "", "", nil, nil
 	if rec.Owner == "" {
@@ -160,8 +159,8 @@ func (o *Options) encode(rec driver.Record) item {
 	return it
 }
 
-// decode returns the record of an item. Token is that of the item itself; see
-// [Store.token]. Foreign says that another client wrote it.
+// decode returns the record of an item. Its token is the token of the item
+// itself; see [Store.token]. Foreign says that another client wrote it.
 func (o *Options) decode(it item) (rec driver.Record, foreign bool, err error) {
 	rec, foreign, err = o.understand(it)
 	if err == nil {
@@ -248,10 +247,10 @@ func (o *Options) understand(it item) (rec driver.Record, foreign bool, err erro
 // A lease duration that no lock client writes.
 const (
 	maxLease = 100 * 365 * 24 * time.Hour
-	// leastPlainLease is the shortest lease of another client that is believed
-	// when it stands there without a unit. The Rust crate dynamodb_lock, up to
-	// 0.4, wrote seconds: its 20 would be read as 20 ms, and the lock be taken
-	// from a living holder.
+	// leastPlainLease is the shortest lease of another client that is accepted
+	// without a unit. The Rust crate dynamodb_lock, up to 0.4, wrote seconds:
+	// its 20 would be read as 20 ms, and the lock be taken from a living
+	// holder.
 	leastPlainLease = time.Second
 )
 

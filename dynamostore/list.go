@@ -35,9 +35,9 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 	return s.page(ctx, items)
 }
 
-// gather returns the items that a page needs, in the order of their keys: those that
-// begin with prefix, come after cursor and are wanted, pageSize of them and one at
-// most. It scans the whole table.
+// gather returns the items that a page needs, in the order of their keys: the wanted
+// items whose keys begin with prefix and come after cursor, at most pageSize plus
+// one. It scans the whole table.
 func (s *Store) gather(ctx context.Context, prefix, cursor string, wanted func(key string) bool) ([]item, error) {
 	var kept []item
 	var start item
@@ -114,7 +114,7 @@ func (s *Store) page(ctx context.Context, items []item) (driver.Page, error) {
 	return page, s.countTokens(ctx, page.Records, foreign)
 }
 
-// cut returns the items that fit on a page, and the cursor that goes on behind them.
+// cut returns the items that fit on a page, and the cursor after them.
 func (s *Store) cut(items []item) ([]item, string) {
 	if len(items) <= s.pageSize {
 		return items, ""
@@ -123,7 +123,7 @@ func (s *Store) cut(items []item) ([]item, string) {
 	return items, s.keyOf(items[s.pageSize-1])
 }
 
-// countTokens gives the records of other clients the token after the one beside.
+// countTokens gives the records of other clients the token after the stored one.
 func (s *Store) countTokens(ctx context.Context, records []driver.Record, beside []string) error {
 	tokens := map[string]uint64{}
 	for keys := range slices.Chunk(beside, maxBatch) {

@@ -23,7 +23,7 @@ const (
 	// Java is the dialect of the Amazon DynamoDB Lock Client for Java: whole
 	// milliseconds in decimal, "20000".
 	Java Dialect = iota
-	// Dynamolock is that of cirello.io/dynamolock: a duration of Go, "20s".
+	// Dynamolock is the dialect of cirello.io/dynamolock: a Go duration, "20s".
 	Dynamolock
 )
 
@@ -134,7 +134,7 @@ type Options struct {
 	EventualReplicas bool
 }
 
-// resolve returns the options with defaults filled in, or what is wrong.
+// resolve returns the options with defaults filled in, or what is wrong with them.
 func (o *Options) resolve() (Options, error) {
 	var r Options
 	if o != nil {

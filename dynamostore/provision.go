@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// readyPatience bounds how long a table that somebody else creates is waited for,
-	// readyPause how often it is looked at.
+	// readyPatience bounds the wait for a table that another process creates,
+	// readyPause is the pause between polls.
 	readyPatience = 10 * time.Minute
 	readyPause    = 500 * time.Millisecond
 	// describePatience bounds the questions about a table.
@@ -98,7 +98,7 @@ func (s *Store) lacks(t TableOptions) string {
 	return "; write its keys in the URL: " + strings.Join(lacks, "&")
 }
 
-// awaitTable returns what the table is like, when nobody creates it any more.
+// awaitTable returns the description of the table once its creation has ended.
 func (s *Store) awaitTable(ctx context.Context) (*Description, error) {
 	for end := time.Now().Add(readyPatience); ; {
 		asked, cancel := context.WithTimeout(ctx, describePatience)
@@ -163,7 +163,7 @@ func (s *Store) Describe(ctx context.Context, t driver.Timing) (driver.Descripti
 	return out, nil
 }
 
-// show lays the description out for people.
+// show formats the description for people.
 func (d *Description) show(out *driver.Description) {
 	key := func(i int, name string) string {
 		if name == "" || i >= len(d.KeyTypes) {

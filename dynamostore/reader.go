@@ -28,7 +28,7 @@ func (r *reader) fail(err error) {
 
 func missing(attr string) error { return fmt.Errorf("it has no %s", attr) }
 
-// mistyped says what stands where something else belongs.
+// mistyped returns the error of a value of the wrong type.
 func (r *reader) mistyped(attr, want string) {
 	r.fail(fmt.Errorf("%s is %s, not %s", attr, typeOf(r.it[attr]), want))
 }
@@ -122,9 +122,9 @@ func (r *reader) lease() time.Duration {
 	return d
 }
 
-// ownLease returns the lease of an item of Tenure's own. The exact one stands in
-// its text exactly if leaseDuration cannot hold it; if somebody has raised that by
-// hand, the longer one counts.
+// ownLease returns the lease of an item of Tenure's own. Its text has the exact
+// lease only if leaseDuration cannot hold it; if that was raised by hand, the
+// longer one counts.
 func (r *reader) ownLease(exact time.Duration) time.Duration {
 	if exact == 0 {
 		return r.lease()
@@ -138,8 +138,8 @@ func (r *reader) ownLease(exact time.Duration) time.Duration {
 	return exact
 }
 
-// foreignLease returns that of an item of another client. Which one wrote it
-// is not said in the item; what might be meant in another way is refused.
+// foreignLease returns the lease of an item of another client. The item does
+// not say which client wrote it; an ambiguous lease is refused.
 func (r *reader) foreignLease() time.Duration {
 	if n, ok := r.it[attrLease].(*types.AttributeValueMemberN); ok {
 		r.fail(fmt.Errorf("%s is the number %s, as the Rust crate dynamodb_lock writes it: a time of the holder's clock, which Tenure compares with no other clock; "+
@@ -172,7 +172,7 @@ func (r *reader) more() driver.Record {
 	return rec
 }
 
-// term returns the term before that of the item.
+// term returns the term before the item's term.
 func (r *reader) term() *driver.Term {
 	s := r.text(attrBefore, false)
 	if s == "" {

@@ -16,23 +16,23 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// In a table that another client writes too, the token of a lock stands in an
-// item of its own, which that client knows nothing of. It is written together
+// In a table that another client writes too, the token of a lock is in an
+// item of its own, which that client does not know. It is written together
 // with the lock's item, in one transaction, whenever the holder changes, and
-// rises in it whatever the other item says.
+// rises there whatever the lock's item says.
 
 // tokenPrefix begins the keys of these items.
 const tokenPrefix = driver.OwnPrefix + "token/"
 
-// sharesToken reports whether the token of a record stands beside it. Tenure's
-// own records, such as history, are nobody else's.
+// sharesToken reports whether the token of a record has an item of its own.
+// Tenure's own records, such as history, are not shared.
 func (s *Store) sharesToken(key string) bool {
 	return s.options.SharedTable && !strings.HasPrefix(key, driver.OwnPrefix)
 }
 
 // lookBoth reads a lock's record and the token beside it in one request. They
 // may be of different instants; the conditions of a write on both find that out.
-// With an error that matches ErrNotFound the token is returned all the same.
+// It returns the token even with an error that matches ErrNotFound.
 func (s *Store) lookBoth(ctx context.Context, key string, c driver.Consistency) (finding, error) {
 	items, err := s.getItems(ctx, []string{key, tokenPrefix + key}, c)
 	if err != nil {
@@ -50,8 +50,8 @@ func (s *Store) findBoth(key string, items map[string]item) (finding, error) {
 	return s.find(key, items[key], last)
 }
 
-// claimBoth is Claim for a table that is shared: what stands there must be
-// known before the token of the lock's item can be.
+// claimBoth is Claim for a shared table: it must read the items before it can
+// know the token of the lock's item.
 func (s *Store) claimBoth(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
 	stands, err := s.lookBoth(ctx, next.Key, driver.Strong)
 	prev = stands.rec
@@ -124,10 +124,10 @@ func (s *Store) together(ctx context.Context, writes ...types.TransactWriteItem)
 	return err
 }
 
-// removeKeeping deletes the lock's item if its condition holds, and lays its token
-// beside, or does neither: it may not stand there yet, if the item was written
-// before the table was shared. Higher says that it was not done because the token
-// beside is a higher one, which is as good.
+// removeKeeping deletes the lock's item if its condition holds, and stores its
+// token beside it, or does neither: the token may not be there yet, if the item
+// was written before the table was shared. Higher says that it was not done
+// because the stored token is higher, which is as good.
 func (s *Store) removeKeeping(ctx context.Context, prev driver.Record, e *expression) (higher bool, _ error) {
 	err := s.together(ctx, types.TransactWriteItem{Delete: &types.Delete{
 		TableName: &s.table, Key: s.key(prev.Key), ConditionExpression: &e.condition,

@@ -148,7 +148,7 @@ func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driv
 	return f.rec, err
 }
 
-// finding is a record as it stands in the table.
+// finding is a record as it is in the table.
 type finding struct {
 	rec     driver.Record
 	foreign bool   // another client wrote it
@@ -180,7 +180,7 @@ func (s *Store) key(key string) item {
 
 // find returns the record of an item, if there is one. An item written by another
 // client counts as a change of holder, so it gets the token after the last known
-// one, although that client gave it none.
+// token, although that client granted none.
 func (s *Store) find(key string, it item, last uint64) (f finding, err error) {
 	f.last = last
 	if len(it) == 0 {
@@ -195,10 +195,10 @@ func (s *Store) find(key string, it item, last uint64) (f finding, err error) {
 	return f, err
 }
 
-// refuseSession returns an error if next is a session that lives, or a lock under
-// one, in a table that is shared: other clients would fail on the item of the lock
-// for as long as the session lives, and on every list. What a session has left
-// from before the table was shared may be closed, taken over and deleted.
+// refuseSession returns an error if next is a living session, or a lock under one,
+// in a shared table: other clients would fail on the item of the lock for as long
+// as the session lives, and on every list. Records of a session from before the
+// table was shared may be closed, taken over and deleted.
 func (s *Store) refuseSession(next driver.Record) error {
 	if !s.options.SharedTable || next.Session == "" && next.State != driver.Alive {
 		return nil
@@ -207,9 +207,9 @@ func (s *Store) refuseSession(next driver.Record) error {
 		"which do not support sessions; take the lock without a session, or keep locks under sessions in a table of Tenure's own", next.Key, s.table))
 }
 
-// refuseLedger returns an error if next is a lock in a table that is shared, and has a
-// ledger of package once as its data: another client's write of the item leaves that out.
-// What counts is the data. A lock may have any name.
+// refuseLedger returns an error if next is a lock in a shared table, and has a ledger of
+// package once as its data: another client's write of the item drops it. The data decide,
+// since a lock may have any name.
 func (s *Store) refuseLedger(next driver.Record) error {
 	if !s.options.SharedTable || next.State != driver.Held || !isLedger(next.Data) {
 		return nil
@@ -256,7 +256,7 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 		return now, prev, s.refusedClaim(next.Key, stands, err)
 	}
 	if out.Attributes[attrVersion] == nil && out.Attributes[attrStamp] == nil {
-		// Nothing, or, from an emulator, the key alone.
+		// Nothing, or, from an emulator, only the key.
 		return driver.Claimed(next, prev, false), prev, nil
 	}
 	old, err := s.find(next.Key, out.Attributes, 0)
@@ -417,9 +417,9 @@ func (s *Store) KeepsTokens() bool { return s.options.SharedTable }
 // claim in a shared table reads first by itself.
 func (s *Store) ChargesRefusals() bool { return !s.options.SharedTable }
 
-// conflict turns the error of a write into what it means. If a condition did
-// not hold, that is a conflict with what stands there, which comes with the
-// error; an engine that does not send it is asked for it.
+// conflict returns the meaning of the error of a write. If a condition did
+// not hold, it is a conflict with the current item, which comes with the
+// error; if the engine does not send it, conflict reads it.
 func (s *Store) conflict(ctx context.Context, key string, err error) (stands finding, _ error) {
 	it, failed := conditionFailed(err)
 	if !failed {

@@ -64,7 +64,7 @@ func CreateTable(ctx context.Context, client *dynamodb.Client, table string, opt
 		return s.fault(ctx, err)
 	}
 	if err := s.awaitActive(ctx); err != nil {
-		// Not the store's marks: the table is there.
+		// Not the store's marks: the table exists.
 		return fmt.Errorf("dynamodb table %q was created, but is not ready: %w", table, brief(err))
 	}
 	if !o.PointInTimeRecovery {
@@ -262,8 +262,8 @@ func (d *Description) oddKeys() bool {
 	return slices.ContainsFunc(d.KeyTypes, func(kind string) bool { return kind != string(types.ScalarAttributeTypeS) })
 }
 
-// unanswered reports whether a question that is not vital was refused: the
-// caller may not ask it, or the engine does not know it.
+// unanswered reports whether an optional request was refused: the caller
+// lacks the permission, or the engine lacks the operation.
 func unanswered(err error) bool {
 	api := smithy.APIError(nil)
 	if !errors.As(err, &api) {

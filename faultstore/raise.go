@@ -10,7 +10,7 @@ import (
 )
 
 // raising is a Store whose inner store is a Raiser, and watchingRaising one whose inner
-// store is a Watcher as well: types of their own, as watching is.
+// store is a Watcher as well: they are separate types, like watching.
 type (
 	raising         struct{ *Store }
 	watchingRaising struct{ watching }

@@ -26,7 +26,7 @@ type Options struct {
 type Store struct {
 	inner driver.Store
 
-	// ctx ends at Close, and with it what is under way.
+	// ctx ends at Close, and with it the calls under way.
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -103,8 +103,7 @@ func (s *Store) SetPaused(on bool) {
 	}
 }
 
-// running waits until there is no pause. The error is the context's, or that of a store
-// that was closed.
+// running waits until there is no pause. The error is the context's, or ErrClosed.
 func (s *Store) running(ctx context.Context) error {
 	for {
 		s.mu.Lock()

@@ -11,7 +11,7 @@ import (
 )
 
 // watching is a Store whose inner store is a Watcher. It is a type of its own
-// so that a type assertion tells the truth about either.
+// so that a type assertion is right for both.
 type watching struct {
 	*Store
 	inner driver.Watcher
@@ -51,7 +51,7 @@ func (w *watching) Watch(ctx context.Context, key string, hint func()) (stop fun
 	return stop, err
 }
 
-// watch watches, and gives no hint that is on its way when the watch is stopped.
+// watch watches, and drops hints that are on their way when the watch is stopped.
 func (w *watching) watch(ctx context.Context, key string, hint func()) (stop func(), err error) {
 	var stopped atomic.Bool
 	unwatch, err := w.inner.Watch(ctx, key, func() {

@@ -48,7 +48,7 @@ func (e *StaleError) Error() string {
 // Is reports whether target is [ErrStale].
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// maxResourceLen is the longest name of a resource in bytes: that of the
+// maxResourceLen is the longest name of a resource in bytes: as long as the
 // longest name of a lock.
 const maxResourceLen = 1024
 

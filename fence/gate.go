@@ -30,8 +30,8 @@ type Gate struct {
 
 // slot is what a gate knows of one resource.
 type slot struct {
-	// busy holds one value while somebody is inside. A channel, so that who
-	// waits can be called off.
+	// busy holds one value while a write is inside. It is a channel, so that
+	// a wait can be cancelled.
 	busy    chan struct{}
 	highest uint64 // 0 if no token has passed yet, or it was forgotten
 	users   int    // inside, or waiting to be
@@ -139,7 +139,7 @@ func (g *Gate) Len() int {
 func (g *Gate) Refusals() uint64 { return g.count.Load() }
 
 // enter waits until it has the resource for itself. It returns the highest
-// token there, which is the caller's own then if that is not stale.
+// token of the resource, which is then the caller's unless that is stale.
 func (g *Gate) enter(ctx context.Context, resource string, token uint64) (*slot, uint64, error) {
 	if err := check(resource, token); err != nil {
 		return nil, 0, err

@@ -80,7 +80,7 @@ func parseToken(text string) (uint64, error) {
 	return token, nil
 }
 
-// refuser counts refusals, and tells of each.
+// refuser counts and reports refusals.
 type refuser struct {
 	count  atomic.Uint64
 	notify func(*StaleError)

@@ -53,8 +53,8 @@ func ParseHeader(h http.Header) (Grant, error) {
 	return Fixed(lock, token), nil
 }
 
-// single returns the only value of the header. Of several nobody knows which
-// one a proxy before us, or a handler behind us, goes by.
+// single returns the only value of the header. With several, a proxy before
+// us and a handler behind us may use different ones.
 func single(h http.Header, name string) (string, error) {
 	values := h.Values(name)
 	switch {
@@ -66,7 +66,7 @@ func single(h http.Header, name string) (string, error) {
 	return values[0], nil
 }
 
-// missingError is a header that is not there. It matches ErrNoToken.
+// missingError is the error of a missing header. It matches ErrNoToken.
 type missingError struct{ header string }
 
 func (e *missingError) Error() string {
@@ -102,6 +102,6 @@ func unescape(value string) (string, error) {
 	return name, checkResource(name)
 }
 
-// plain reports whether the byte can stand in a header as it is. A comma
-// cannot: a proxy may join two headers of one name by it.
+// plain reports whether the byte needs no escape in a header. A comma does: a
+// proxy may join two headers of one name with it.
 func plain(c byte) bool { return c > ' ' && c < 0x7f && c != ',' }

@@ -22,8 +22,8 @@ const (
 	kindGuard   = "guard"
 )
 
-// problem is a refusal as RFC 9457 wants it. It has no type of its own: the
-// member "refused" tells the kinds apart.
+// problem is a refusal in the format of RFC 9457. It has no type of its own:
+// the member "refused" names the kind.
 type problem struct {
 	Title    string `json:"title"`
 	Status   int    `json:"status"`

@@ -103,9 +103,9 @@ func NewSQL(options *SQLOptions) (*SQL, error) {
 	return &SQL{
 		table: o.Table, refuser: refuser{notify: o.OnRefusal},
 		create: "CREATE TABLE IF NOT EXISTS " + o.Table + " (resource TEXT NOT NULL PRIMARY KEY, token BIGINT NOT NULL)",
-		// The row is written in any case, since that is what locks it: a guard
-		// that only read a higher token, or an equal one, would let another
-		// transaction change it meanwhile. What comes back is the higher token.
+		// The row is always written, since that locks it: a guard that only
+		// read a higher token, or an equal one, would let another transaction
+		// change it meanwhile. The statement returns the higher token.
 		raise: "INSERT INTO " + o.Table + " AS f (resource, token) VALUES (" + first + ", " + second + ")" +
 			" ON CONFLICT (resource) DO UPDATE SET token =" +
 			" CASE WHEN excluded.token > f.token THEN excluded.token ELSE f.token END RETURNING token",

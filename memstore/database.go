@@ -26,7 +26,7 @@ type database struct {
 	past    map[string][]state // the former states, the oldest first
 }
 
-// state is what stood under a key at one time.
+// state is what a key had at one time.
 type state struct {
 	rec   driver.Record
 	found bool
@@ -62,8 +62,8 @@ func (db *database) get(key string, ago int) (driver.Record, error) {
 	return at.rec.Clone(), nil
 }
 
-// at returns what stood under key before its last ago writes, or the oldest
-// state that is kept.
+// at returns the state of key before its last ago writes, or the oldest kept
+// state.
 func (db *database) at(key string, ago int) state {
 	if past := db.past[key]; ago > 0 && len(past) > 0 {
 		return past[max(0, len(past)-ago)]

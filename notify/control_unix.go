@@ -7,8 +7,8 @@ package notify
 
 import "syscall"
 
-// control takes the right to broadcast from the socket, which package net gives to all.
-// The broadcast address of a network looks like any other.
+// control removes from the socket the right to broadcast, which package net gives to
+// all sockets. The broadcast address of a network looks like any other.
 func control(_, _ string, c syscall.RawConn) error {
 	var err error
 	if e := c.Control(func(fd uintptr) {

@@ -120,7 +120,7 @@ func (u *UDP) Receive(ctx context.Context) ([]byte, error) {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			// The end of the context of a Receive before this one: it is over.
+			// The deadline is of an earlier Receive, whose context has ended.
 			if err := u.conn.SetReadDeadline(time.Time{}); err != nil {
 				return nil, err
 			}
@@ -148,7 +148,7 @@ func RouteTo(ctx context.Context, host string) (netip.Addr, error) {
 	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone(""), nil
 }
 
-// parse reads an address. Port 0 stands for a free one, where that may be.
+// parse reads an address. Port 0 stands for a free port, if free is set.
 func parse(text string, free bool) (netip.AddrPort, error) {
 	a, err := netip.ParseAddrPort(text)
 	switch {

@@ -31,13 +31,13 @@ type answer struct {
 	err     error
 }
 
-// run runs a statement and returns its rows. After it others are told that a key has
+// run runs a statement and returns its rows. It then notifies others that a key has
 // changed, if it names one.
 //
 // The statement does not end with the context: the engine is never asked to cancel. While a
 // commit waits for a standby, a cancel would make it visible on the primary, and a fail-over
-// would then lose a lock that somebody has been seen to hold. So what the caller leaves
-// behind goes on, and keeps its connection.
+// would then lose a lock that others have seen as held. So an abandoned statement goes on,
+// and keeps its connection.
 func (s *Store) run(ctx context.Context, st *statement, args []any, changed string) ([]row, error) {
 	a := s.ask(ctx, st, args, changed)
 	return a.rows, a.err
@@ -83,7 +83,7 @@ func (s *Store) ask(ctx context.Context, st *statement, args []any, changed stri
 	}
 }
 
-// unconnected tells why a request got no connection before its context ended.
+// unconnected says why a request got no connection before its context ended.
 func (s *Store) unconnected(ended, err error) error {
 	n := int(s.pool.Config().MaxConns)
 	used := int(s.pool.Stat().AcquiredConns())
@@ -102,8 +102,7 @@ func (s *Store) unconnected(ended, err error) error {
 	return &unconnectedError{text, errors.Join(ended, err)}
 }
 
-// unconnectedError has the text of the cause alone: that the time was over is the caller's to
-// tell.
+// unconnectedError has only the text of the cause: the caller adds that the time was over.
 type unconnectedError struct {
 	text string
 	err  error
@@ -176,11 +175,11 @@ func encoded(types *pgtype.Map, oids []uint32, args []any) ([][]byte, error) {
 	return values, nil
 }
 
-// exchange sends the statement and hands its answer on as soon as it is committed.
+// exchange sends the statement and returns its answer as soon as it is committed.
 //
 // It is one transaction, and nothing follows it before its answer has come: PgBouncer 1.18
-// gives a server's connection to the next client when one goes away between the answers of
-// two transactions, and from then on each client gets the answer meant for another.
+// gives a server's connection to the next client when a client disconnects between the
+// answers of two transactions, and from then on each client gets the answer for another.
 func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed string, answered chan<- answer) {
 	pg := conn.PgConn()
 	data := pg.CustomData()
@@ -238,8 +237,8 @@ func prepares(conn *pgx.Conn, data map[string]any) bool {
 	return does
 }
 
-// collect reads until the transaction has ended. Before that nothing is certain, rows that
-// have come included.
+// collect reads until the transaction has ended. Before that nothing is certain, not even
+// rows that have arrived.
 func collect(p *pgconn.Pipeline, types *pgtype.Map, prepared func(*pgconn.StatementDescription)) (a answer) {
 	for {
 		result, err := p.GetResults()

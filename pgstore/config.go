@@ -17,9 +17,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// How soon a connection whose peer has gone away is found: it is tested after so long a
-// silence, so often, before it is given up. What was sent and is not acknowledged for the
-// sum of these ends it as well, on Linux.
+// How soon a connection whose peer is gone is detected: the silence before the first
+// test, the pause between tests, and the number of tests. On Linux unacknowledged data
+// also end it, after the sum of these.
 const (
 	keepAlive      = 5 * time.Second
 	keepAliveCount = 3
@@ -108,7 +108,7 @@ func (o *Options) refresh(config *pgx.ConnConfig) func(context.Context, *pgx.Con
 
 var errNoCancel = errors.New("pgstore: a statement is never cancelled")
 
-// neverCancel has a connection dial no more once it stands: what pgx would dial for is a
+// neverCancel forbids an established connection to dial: pgx would dial to send a
 // request to cancel, when the connection breaks.
 func neverCancel(c *pgconn.Config) {
 	var stands atomic.Bool

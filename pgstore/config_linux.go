@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// tcpUserTimeout is TCP_USER_TIMEOUT, see tcp(7): for how many milliseconds what was sent
-// may stay unacknowledged.
+// tcpUserTimeout is TCP_USER_TIMEOUT, see tcp(7): for how many milliseconds data may stay
+// unacknowledged.
 const tcpUserTimeout = 18
 
-// limitUnacknowledged has a connection end whose peer does not acknowledge. A peer that is
-// alive and slow does.
+// limitUnacknowledged ends a connection whose peer does not acknowledge data. A slow peer
+// that is alive does.
 func limitUnacknowledged(network, _ string, c syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

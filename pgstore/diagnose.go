@@ -36,13 +36,13 @@ func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding 
 	return all
 }
 
-// role is what is asked of the role, beside what [Store.Inspect] asks.
+// role has properties of the role that [Store.Inspect] does not ask for.
 type role struct {
 	name        string
 	super, sees bool
 }
 
-// diagnose returns what the table and its server are like, and what is to be thought of that.
+// diagnose returns the description of the table and its server, and their assessment.
 func (s *Store) diagnose(ctx context.Context) (*Description, []driver.Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisPatience)
 	defer cancel()
@@ -67,7 +67,7 @@ func (s *Store) diagnose(ctx context.Context) (*Description, []driver.Finding, e
 	return d, append([]driver.Finding{encryption}, d.findings(r)...), nil
 }
 
-// encryption looks at the connection itself: sslmode=prefer may have either.
+// encryption examines the connection itself: with sslmode=prefer it may be encrypted or not.
 func encryption(conn net.Conn, config *tls.Config) driver.Finding {
 	host := "" // a socket's
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
@@ -83,7 +83,7 @@ func encryption(conn net.Conn, config *tls.Config) driver.Finding {
 	return f
 }
 
-// findings says what is to be thought of a server.
+// findings assesses a server.
 func (d *Description) findings(r role) []driver.Finding {
 	all := []driver.Finding{driver.OK("server", "PostgreSQL %s", d.version())}
 	switch {
@@ -134,7 +134,7 @@ func (d *Description) role(r role) []driver.Finding {
 		Advise("to examine the server, GRANT pg_read_all_stats TO %s", name)}
 }
 
-// durability tells whether a crash loses what was answered.
+// durability says whether a crash loses confirmed writes.
 func (d *Description) durability() driver.Finding {
 	switch {
 	case !d.Fsync:
@@ -148,7 +148,7 @@ func (d *Description) durability() driver.Finding {
 	return driver.OK("durability", "confirmed writes are on the disk")
 }
 
-// replication tells what a fail-over would lose.
+// replication says what a fail-over would lose.
 func (d *Description) replication(sees bool) driver.Finding {
 	const check = "replication"
 	standbys := driver.Counted(d.Standbys, "standby")
@@ -171,8 +171,8 @@ func (d *Description) replication(sees bool) driver.Finding {
 	return driver.OK(check, "%s, a write waits for %q, %d connected", standbys, d.SynchronousNames, d.Synchronous)
 }
 
-// vacuum tells what keeps the table from staying small, and the server from taking
-// connections.
+// vacuum says what keeps the table from staying small, and the server from
+// accepting connections.
 func (d *Description) vacuum() (all []driver.Finding) {
 	if !d.Autovacuum {
 		all = append(all, driver.Warn("vacuum", "autovacuum is off: each heartbeat leaves a dead row "+

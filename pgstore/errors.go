@@ -15,7 +15,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// failed returns the error of a request, marked for what is certain about it.
+// failed returns the error of a request, marked with what is certain.
 func (s *Store) failed(err error) error {
 	if err == nil {
 		return nil
@@ -55,9 +55,9 @@ func (s *Store) advice(code string) string {
 	return ""
 }
 
-// sorted marks an error of pgx. An error of the engine's with severity ERROR has rolled
-// the statement back. FATAL may come while a commit waits for a standby, and whatever
-// else may have been carried out.
+// sorted marks an error of pgx. An error of the engine with severity ERROR has rolled
+// the statement back. FATAL may come while a commit waits for a standby, and after any
+// other error the statement may have been carried out.
 func (s *Store) sorted(err error) error {
 	var connect *pgconn.ConnectError
 	unsent := errors.As(err, &connect) || pgconn.SafeToRetry(err)
@@ -93,15 +93,15 @@ func (s *Store) sorted(err error) error {
 var errCockroachDB = driver.NotApplied(driver.Permanent(errors.New("postgres: this is CockroachDB, which refuses a statement that both updates and inserts rows of a table, " +
 	"as each claim does: use PostgreSQL 12 or later, or another store, such as etcd")))
 
-// isCockroachDB asks the server, whose error may be one of a statement that it does not know.
+// isCockroachDB asks the server, whose error may be about a statement that it does not know.
 func isCockroachDB(ctx context.Context, db DB) bool {
 	version := ""
 	err := db.QueryRow(ctx, "SELECT version()", pgx.QueryExecModeExec).Scan(&version)
 	return err == nil && strings.HasPrefix(version, "CockroachDB")
 }
 
-// errUnconfirmed is the answer of a commit whose wait for the standby was broken off, by an
-// operator or a shutdown: it is on the primary's disk alone.
+// errUnconfirmed is the answer of a commit whose wait for the standby was cancelled, by an
+// operator or a shutdown: it is only on the primary's disk.
 var errUnconfirmed = errors.New("the commit was not confirmed by a synchronous standby: a fail-over may lose it")
 
 // errStandby refuses what a standby answers: it may be of some time ago.

@@ -50,8 +50,8 @@ func (e *StaleError) Error() string {
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
 // Guard returns nil if, and only if, the lock is held under token, and stays so until tx
-// ends: nobody can take the lock over before. So what tx writes is written by the holder
-// of the lock, however long the holder was paused between its last heartbeat and this
+// ends: no process can take the lock over before. So tx's writes are the writes of the
+// lock's holder, however long the holder was paused between its last heartbeat and this
 // call, or is paused between this call and the commit.
 //
 //	tx, err := pool.Begin(ctx)

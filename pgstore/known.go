@@ -10,13 +10,13 @@ import (
 	"github.com/tenurelock/tenure/driver/versioned"
 )
 
-// freed is a lock that a store has released itself, and nobody has taken since, as far as it
-// knows. It is a guess: a claim that relies on it names version and token, and the engine
-// decides. Then the engine need not read the row, nor send it back, which is a third of
-// what a claim costs.
+// freed is a lock that a store has released itself, and that no other has taken since, as
+// far as it knows. It is a guess: a claim that relies on it names version and token, and the
+// engine decides. Then the engine need not read the row, nor send it back, which saves a
+// third of the cost of a claim.
 type freed driver.Record
 
-// longestReleased bounds the data of each that is remembered, in bytes.
+// longestReleased bounds the data of each remembered lock, in bytes.
 const longestReleased = 1 << 10
 
 // View implements [versioned.State].

@@ -21,8 +21,9 @@ import (
 // schema, the same for all programs.
 var ErrTwoTables = errors.New("several tables of one name")
 
-// place is where a table is. A store that has found its place keeps it: what a role's search
-// path finds changes with the role, with its settings, and with each schema that is made.
+// place is where a table is. A store that has found its place keeps it: the search path of a
+// role may find another table after a change of the role, of its settings, or of the
+// schemas.
 type place struct {
 	schema, name string
 	sql          statements
@@ -33,10 +34,10 @@ func (p *place) String() string { return p.schema + "." + p.name }
 
 func (p *place) quoted() string { return pgx.Identifier{p.schema, p.name}.Sanitize() }
 
-// oneRow is one of pgx or of database/sql.
+// oneRow is a row of pgx or of database/sql.
 type oneRow interface{ Scan(dest ...any) error }
 
-// schemasWith asks in which schemas of the database there is something of the name. All roles
+// schemasWith finds the schemas of the database that have a relation of the name. All roles
 // may read the catalog. The name has been checked.
 func schemasWith(name string) string {
 	return "SELECT coalesce(string_agg(n.nspname::text, chr(10) ORDER BY n.nspname::text), '') FROM pg_catalog.pg_class AS c" +
@@ -94,8 +95,8 @@ func (e *noTableError) Error() string {
 	return "table " + e.table + " does not exist: create it with tenure table create, or by the statement of pgstore.Schema"
 }
 
-// at returns the place of a store, which it asks the server for if its options have named no
-// schema, and nobody has asked before.
+// at returns the place of a store. It asks the server if the options name no schema, and the
+// place is not known yet.
 func (s *Store) at(ctx context.Context) (*place, error) {
 	if p := s.place.Load(); p != nil {
 		return p, nil
@@ -129,9 +130,9 @@ func (s *Store) placeIn(schema string) *place {
 	return p
 }
 
-// guards returns the place for a transaction of the program's own. If nobody has asked for it
-// before, that transaction does, which may have the pool's last connection; what it finds is
-// not kept, for it may be one of another database.
+// guards returns the place for a transaction of the program. If the place is not known yet,
+// the query runs in that transaction, which may have the pool's last connection; its result
+// is not kept, since the transaction may be of another database.
 func (s *Store) guards(query func(sql string) oneRow) (*place, error) {
 	if p := s.place.Load(); p != nil {
 		return p, nil

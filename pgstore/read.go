@@ -102,7 +102,7 @@ func isKey(key string) bool {
 	return driver.CheckClaim(driver.Record{Key: key, Version: "v", Owner: "o", Lease: 1e9, State: driver.Held}) == nil
 }
 
-// read runs one of the statements whose rows begin with whether the server is a standby.
+// read runs a statement whose rows begin with a flag: whether the server is a standby.
 func (s *Store) read(ctx context.Context, which func(*statements) *statement, args ...any) ([]row, error) {
 	at, err := s.at(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *Store) read(ctx context.Context, which func(*statements) *statement, ar
 	return rows, nil
 }
 
-// examine reads the table once. What is wrong with it is permanent.
+// examine reads the table once. Problems of the table are permanent errors.
 func (s *Store) examine(ctx context.Context) error {
 	d, err := s.Inspect(ctx)
 	if err != nil {

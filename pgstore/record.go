@@ -15,7 +15,8 @@ import (
 )
 
 // resting is the state in the table of a lock that is held under a session, as in
-// package recordcodec: a program that knows of no sessions must not take it over.
+// package recordcodec: a program that does not know of sessions must not take it
+// over.
 const resting driver.State = "resting"
 
 // precision is the unit in which timestamptz counts.
@@ -129,7 +130,7 @@ func (r *row) targets() []any {
 func (r *row) absent() bool { return !r.key.Valid }
 
 // record returns the record of a row. Its error matches driver.ErrUnreadable and names the
-// column; the key is there even then.
+// column; the record has its key even then.
 func (r *row) record() (driver.Record, error) {
 	if r.format.Int32 != tableFormat {
 		return driver.Record{Key: r.key.String}, fmt.Errorf(
@@ -165,7 +166,7 @@ func (r *row) record() (driver.Record, error) {
 	case rec.State == driver.Held && rec.Session != "":
 		r.bad("state", "is held under a session, not "+string(resting))
 	}
-	// Somebody may have changed the state by hand, and left the rest.
+	// The state may have been changed by hand, without the rest.
 	if rec.State != driver.Held {
 		rec.Session = ""
 	}
@@ -208,8 +209,8 @@ func (r *row) word() driver.State {
 	return driver.State(s)
 }
 
-// number returns one of at least least. The constraints of a table that others have made
-// may be missing.
+// number returns a number of at least least. A table that others have created may lack
+// constraints.
 func (r *row) number(column string, n pgtype.Int8, least int64) uint64 {
 	if !n.Valid || n.Int64 < least {
 		r.bad(column, fmt.Sprintf("is NULL or less than %d", least))

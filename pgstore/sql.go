@@ -25,7 +25,7 @@ const DefaultTable = "tenure_records"
 // no statement here changes it.
 const tableFormat = 1
 
-// schema makes the table. It is for people with psql, too.
+// schema creates the table. Its comments are for people with psql.
 //
 // The key is compared by bytes, as [driver.Store] lists it. Rows have room beside them in
 // their page, and no column that changes is indexed, so that a heartbeat is a HOT update,
@@ -36,26 +36,26 @@ const tableFormat = 1
 // three took a seventh of its work. A row that was damaged by hand is unreadable.
 const schema = `CREATE TABLE %s (
 	key          text COLLATE "C" PRIMARY KEY,
-	format       integer NOT NULL,   -- of the row: a program leaves rows alone that it does not understand
-	state        text NOT NULL,      -- held, resting (held under a session), reserved, released; past: a memory; alive, closed: a session
+	format       integer NOT NULL,   -- of the row: a program does not touch rows of a format that it does not know
+	state        text NOT NULL,      -- held, resting (held under a session), reserved, released; past: history of a term; alive, closed: a session
 	owner        text NOT NULL,
 	token        bigint NOT NULL,    -- fencing token, from 1: one higher with every change of holder
 	version      text NOT NULL,      -- new with every write
 	beat         text NOT NULL,      -- new with every heartbeat
 	session      text,               -- the session whose heartbeat keeps the lock
 	lease_ns     bigint NOT NULL,    -- how long an unchanged beat proves life, in nanoseconds
-	heartbeat_ns bigint NOT NULL,    -- period of the heartbeats in nanoseconds, 0: not said
-	drift        double precision NOT NULL, -- the holder's bound on the error of clock rates, 0: not said
+	heartbeat_ns bigint NOT NULL,    -- period of the heartbeats in nanoseconds, 0: unknown
+	drift        double precision NOT NULL, -- the holder's bound on the error of clock rates, 0: unknown
 	host         text NOT NULL,
 	label        text NOT NULL,
 	bell         text,               -- where the holder takes notifications, and a secret
-	since        timestamptz,        -- when the tenure began and ended, for people only
+	since        timestamptz,        -- when the term began and ended, for people only
 	until        timestamptz,
 	ended        text NOT NULL,      -- how it ended, in a released record
 	priority     bigint NOT NULL,    -- how much the holder is preferred
 	requests     jsonb,              -- for the holder
-	asked        jsonb,              -- the request that ended the tenure
-	prev_token   bigint,             -- the tenure before this one, NULL if this is the first
+	asked        jsonb,              -- the request that ended the term
+	prev_token   bigint,             -- the term before this one, NULL if this is the first
 	prev_owner   text,
 	prev_host    text,
 	prev_label   text,
@@ -66,7 +66,7 @@ const schema = `CREATE TABLE %s (
 	data         bytea               -- the holder's own
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)`
 
-// columns are those that this package knows, in the order of record.go, with their types.
+// columns are the columns that this package knows, in the order of record.go, with their types.
 var columns = []struct {
 	name string
 	oid  uint32
@@ -102,7 +102,7 @@ var columns = []struct {
 	{"data", pgtype.ByteaOID},
 }
 
-// dataColumn is the last one, which some statements leave alone.
+// dataColumn is the last column, which some statements leave alone.
 const dataColumn = "data"
 
 // statement is a statement that is prepared on each connection, under a name that no
@@ -117,13 +117,13 @@ func newStatement(sql string, oids ...uint32) *statement {
 	return &statement{sql: sql, name: "tenure_" + hex.EncodeToString(sum[:12]), oids: oids}
 }
 
-// statements are those of one table.
+// statements are the statements of one table.
 type statements struct {
 	get, getBatch, list, claim, claimKnown, claimKnownKeepingData, swap, swapKeepingData, remove *statement
 	guard                                                                                        string
 }
 
-// tableName is compiled at its first use: a program may have this store, and use another one.
+// tableName is compiled at its first use: a program may import this store, and use another.
 var tableName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,54}$`)
 })
@@ -135,11 +135,12 @@ func checkTable(table string) error {
 	return nil
 }
 
-// quoted returns the table as it stands in a statement. Capitals stay what they are.
+// quoted returns the table as a statement names it. Capitals stay as they are.
 func quoted(table string) string { return pgx.Identifier(strings.Split(table, ".")).Sanitize() }
 
-// channelOf returns the name under which changes of a table are told. The schema is not
-// in it, since one program may name it where another finds it by its search path.
+// channelOf returns the channel for notifications of changes of a table. It does not
+// contain the schema, since one program may name it where another finds it by its
+// search path.
 func channelOf(table string) string {
 	_, name := cut(table)
 	return "tenure_" + name
@@ -157,13 +158,13 @@ func newStatements(t, commit string) statements {
 		}
 	}
 	all := strings.Join(names, ", ")
-	// What the answer depends on: that the commit is as safe as the options say, whatever
-	// the role and the server say, and that a warning comes if it is not. Both are over
-	// with the statement.
+	// The answer depends on two settings: the commit is as safe as the options say,
+	// whatever the settings of the role and the server, and a warning comes if it is not.
+	// Both end with the statement.
 	settings := "WITH settings AS MATERIALIZED (SELECT set_config('synchronous_commit', '" + commit +
 		"', true), set_config('client_min_messages', 'warning', true))"
-	// In a statement that is about one row, the settings are made when that row is found:
-	// a plan for the statement above costs as much as the update.
+	// In a statement for one row, the settings are made when that row is found: a plan
+	// for the statement above costs as much as the update.
 	settled := " AND set_config('synchronous_commit', '" + commit + "', true) <> '' AND set_config('client_min_messages', 'warning', true) <> ''"
 	swap := func(sets []string, also string) *statement {
 		return newStatement("UPDATE "+t+" AS t SET "+strings.Join(sets, ", ")+
@@ -171,7 +172,7 @@ func newStatements(t, commit string) statements {
 			append(append([]uint32{}, oids...), pgtype.TextOID, pgtype.Int8OID)...)
 	}
 	isReleased := fmt.Sprintf(" AND t.state = '%s'", driver.Released)
-	// A standby answers as well, with what was so some time ago.
+	// A standby answers as well, with an older state.
 	read := "SELECT pg_is_in_recovery(), " + all
 	return statements{
 		get:      newStatement(read+" FROM (VALUES (1)) AS one LEFT JOIN "+t+" ON key = $1", pgtype.TextOID),
@@ -179,9 +180,9 @@ func newStatements(t, commit string) statements {
 		list: newStatement(read+" FROM (VALUES (1)) AS one LEFT JOIN (SELECT * FROM "+t+
 			" WHERE key >= $1 AND key > $2 AND starts_with(key, $1) ORDER BY key LIMIT $3) AS page ON true ORDER BY key",
 			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID),
-		// Nothing is locked before it is clear that something is written: a claim of a lock
-		// that somebody holds costs no flush. What has changed since the row was seen is
-		// found by the update, which looks at the row as it is by then.
+		// Nothing is locked before it is clear that a write follows: a claim of a held lock
+		// costs no flush. The update finds changes since the row was read, because it reads
+		// the current row.
 		claim: newStatement(settings+", seen AS MATERIALIZED (SELECT "+all+" FROM "+t+" WHERE key = $1)"+
 			", updated AS (UPDATE "+t+" AS t SET "+strings.Join(claims, ", ")+" FROM settings, seen"+
 			fmt.Sprintf(" WHERE t.key = $1 AND t.format = $2 AND t.state = '%s' AND t.token < %d", driver.Released, uint64(driver.MaxToken))+
@@ -199,9 +200,9 @@ func newStatements(t, commit string) statements {
 	}
 }
 
-// newNotify returns what tells of changes. It has a transaction of its own, since all that
-// notify commit one after the other, in the whole cluster. It waits for no disk and no
-// standby: a hint may be lost. It returns no row.
+// newNotify returns the statement that notifies of changes. It has a transaction of its
+// own, since notifying transactions commit one after the other, in the whole cluster. It
+// waits for no disk and no standby: a hint may be lost. It returns no row.
 func newNotify() *statement {
 	return newStatement("WITH settings AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"+
 		" SELECT FROM settings, unnest($2) AS payload HAVING count(pg_notify($1, payload)) < 0", pgtype.TextOID, pgtype.TextArrayOID)

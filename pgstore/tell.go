@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// tellPatience bounds the telling of what has changed, and closePatience how long the
-	// end of a store waits for it. What is not told by then is found by looks.
+	// tellPatience bounds a notification of changes, and closePatience how long Close
+	// waits for it. Later changes are found by polls.
 	tellPatience  = 5 * time.Second
 	closePatience = time.Second
 )
 
-// teller tells others which keys have changed, in the background: those that change while
-// it tells of others go together. A hint that cannot be told is dropped.
+// teller notifies others of changed keys, in the background: keys that change during a
+// notification go together in the next. A hint that cannot be sent is dropped.
 type teller struct {
 	store *Store
 
@@ -29,7 +29,7 @@ type teller struct {
 	telling bool            // a goroutine does
 }
 
-// note notes a key that has changed. Close waits from then on until it is told.
+// note notes a changed key. Close waits from then on until it is sent.
 func (t *teller) note(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,8 +42,8 @@ func (t *teller) note(key string) {
 	}
 }
 
-// tell tells of what was noted. It is called when the connection of the change is free
-// again: to tell on another one, which may have to be made first, takes longer.
+// tell sends the noted keys. It is called when the connection of the change is free
+// again: another connection, which may have to be made first, takes longer.
 func (t *teller) tell() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *Store) notify(ctx context.Context, payloads []string) ([]row, error) {
 	return s.run(ctx, s.notes, []any{channelOf(s.table), payloads}, "")
 }
 
-// await returns when nothing is left to tell, or when patience is over.
+// await returns when nothing is left to send, or when patience is over.
 func (t *teller) await() {
 	t.mu.Lock()
 	done := t.done

@@ -25,21 +25,21 @@ const (
 	// primary.
 	testPeriod = 30 * time.Second
 	// echoPatience is how long a notification of the store's own may take to arrive. If
-	// none does, LISTEN gets no notifications: something pools transactions.
+	// none does, LISTEN gets no notifications: there is a transaction pooler.
 	echoPatience = 2 * time.Second
 	// silentPeriod is how long a listener without notifications is not tried again.
 	silentPeriod = time.Minute
-	// echoMark begins the payload of a notification that tells of no key.
+	// echoMark begins the payload of a notification without a key.
 	echoMark = "\x01echo "
 )
 
-// errListenOff is the answer of Watch to a store that was told not to listen.
+// errListenOff is the error of Watch if Options.Listen is off.
 var errListenOff = driver.Unsupported(errors.New("postgres: listen=off: changes are not reported"))
 
 var errNoListen = errors.New("LISTEN gets no notifications here, as behind a transaction pooler: give the server's own URL in listen=, or listen=off")
 
-// listener is the one connection on which a store hears of changes. It is there from the
-// first watch on.
+// listener is the one connection on which a store receives notifications. It exists from
+// the first watch on.
 type listener struct {
 	store  *Store
 	config *pgx.ConnConfig                              // nil: that of the pool
@@ -158,8 +158,8 @@ func (l *listener) end() {
 	l.fell(driver.ErrClosed)
 }
 
-// stood tells those that set a watch up that it stands, and hints the others: what has
-// changed meanwhile is unknown.
+// stood reports to pending watches that they are set, and hints the others: changes of
+// the meantime are unknown.
 func (l *listener) stood() {
 	l.mu.Lock()
 	var hints []func()
@@ -180,7 +180,7 @@ func (l *listener) stood() {
 	}
 }
 
-// fell tells those that set a watch up that none is to be had.
+// fell reports to pending watches that they cannot be set.
 func (l *listener) fell(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -243,8 +243,8 @@ func (l *listener) keep() {
 	}
 }
 
-// rest waits before the next attempt. Watches that come meanwhile are told at once why the
-// last one has failed, if that was a matter of the set-up.
+// rest waits before the next attempt. New watches get the error of the last attempt at
+// once, if it was a matter of configuration.
 func (l *listener) rest(ctx context.Context, rest time.Duration, why error) {
 	over := time.NewTimer(rest)
 	defer over.Stop()
@@ -263,8 +263,8 @@ func (l *listener) rest(ctx context.Context, rest time.Duration, why error) {
 	}
 }
 
-// listenOnce listens until the connection ends. It calls standing when the server has said
-// that it will tell, and has done so once.
+// listenOnce listens until the connection ends. It calls standing when the server has
+// confirmed LISTEN, and has sent one notification.
 func (l *listener) listenOnce(ctx context.Context, standing func()) error {
 	// The context ends with the store alone; and nothing that waits for a standby runs here.
 	conn, err := l.connect(ctx)

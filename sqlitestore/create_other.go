@@ -7,8 +7,8 @@ package sqlitestore
 
 import "os"
 
-// createMode is how SQLite opens a database that is missing: it makes it itself,
-// where files have no permissions of this kind.
+// createMode is how SQLite opens a missing database: it creates it itself, where
+// files have no permissions of this kind.
 const createMode = "rwc"
 
 func makeFile(string, os.FileMode, os.FileInfo) error { return nil }

@@ -12,17 +12,17 @@ import (
 	"syscall"
 )
 
-// createMode is how SQLite opens a database that is missing: makeFile has made it.
+// createMode is how SQLite opens a missing database: makeFile has created it.
 const createMode = "rw"
 
-// makeFile makes an empty file with these permissions, which no umask cuts, and
-// root gives it to the owner of the file that like describes, if that is not nil.
-// It changes nothing, and returns an error that matches os.ErrExist, if the name
-// is there, be it a link that leads nowhere.
+// makeFile creates an empty file with these permissions, regardless of the umask,
+// and root gives it to the owner of the file that like describes, if that is not
+// nil. It changes nothing, and returns an error that matches os.ErrExist, if the
+// name exists, even as a dangling link.
 //
-// Nobody sees the file with other permissions, and it is not open under its name:
-// closing it would drop the locks that SQLite may have on it in this process
-// already.
+// The file is never visible with other permissions, and it is not open under its
+// name: closing it would drop the locks that SQLite may have on it in this
+// process already.
 func makeFile(name string, perm os.FileMode, like os.FileInfo) error {
 	temp, err := os.CreateTemp(filepath.Dir(name), ".tenure-*")
 	if err != nil {

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// leastFree is what a database, its log and a checkpoint need at the least, and logRoom what
-	// the log alone may need before it is folded in, in a burst.
+	// leastFree is the least space for a database, its log and a checkpoint, and logRoom the
+	// space that the log may need in a burst, before a checkpoint.
 	leastFree = 100 << 20
 	logRoom   = 16 << 20
 	// overlay is the type of overlayfs, see statfs(2).
 	overlay = 0x794c7630
-	// A writer that is seen in so many looks is no passing one.
+	// A writer that is seen in so many checks blocks others.
 	blockLooks = 3
 	blockPause = 300 * time.Millisecond
 )
@@ -43,7 +43,7 @@ func Diagnose(ctx context.Context, file string) []driver.Finding {
 	}
 	all := []driver.Finding{driver.OK("file", "%s, %d kB, %v", file, (info.Size()+1023)>>10, info.Mode())}
 	all = append(all, modes(file, info)...)
-	// Open sees the names that are there at its moment.
+	// Open sees only the names that exist when it is called.
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Nlink > 1 {
 		all = append(all, driver.Bad("file", "it has %d names (hard links): a program that opens it by "+
 			"another name has separate locks", st.Nlink).
@@ -54,7 +54,7 @@ func Diagnose(ctx context.Context, file string) []driver.Finding {
 	return append(all, users(ctx, file)...)
 }
 
-// room looks at the folder and its file system.
+// room examines the folder and its file system.
 func room(folder string) (all []driver.Finding) {
 	if err := unix.Access(folder, unix.W_OK); err != nil {
 		all = append(all, driver.Bad("file", "the folder %s cannot be written: %v", folder, err).
@@ -133,8 +133,8 @@ const (
 	sharedMap = 128 // by everybody who has the database open
 )
 
-// openBy returns the processes that have locks on the database, as the kernel
-// tells, but this one.
+// openBy returns the processes, except this one, that have locks on the
+// database, as the kernel reports.
 func openBy(file string) ([]user, error) {
 	text, err := os.ReadFile("/proc/locks")
 	if err != nil {
@@ -185,7 +185,7 @@ func openBy(file string) ([]user, error) {
 	return list, nil
 }
 
-// users says who has the file open, and who keeps others from writing it.
+// users says which processes have the file open, and which keep others from writing it.
 func users(ctx context.Context, file string) (all []driver.Finding) {
 	var open []user
 	writing := map[int]int{}

@@ -88,7 +88,7 @@ func explain(code int) (what string, permanent bool) {
 	return "unexpected error of the engine", false
 }
 
-// is tells whether err is the engine's with one of the given primary codes.
+// is reports whether err is the engine's with one of the given primary codes.
 func is(err error, codes ...int) bool {
 	var engine *sqlite.Error
 	if !errors.As(err, &engine) {
@@ -102,7 +102,7 @@ func is(err error, codes ...int) bool {
 	return false
 }
 
-// locked tells whether err says that somebody else is at the file just now.
+// locked reports whether err says that another process is using the file just now.
 func locked(err error) bool {
 	return is(err, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 }

@@ -57,8 +57,8 @@ type Tx interface {
 }
 
 // Guard returns nil if, and only if, the lock is held under token, and stays so
-// until tx ends: nobody can take the lock over before. So what tx writes is
-// written by the holder of the lock, however long the holder was paused between
+// until tx ends: no process can take the lock over before. So tx's writes are
+// the writes of the lock's holder, however long the holder was paused between
 // its last heartbeat and this call, or is paused between this call and the
 // commit.
 //

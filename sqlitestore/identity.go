@@ -18,8 +18,8 @@ import (
 type identity struct {
 	names [3]string
 	infos [3]os.FileInfo
-	// given is the name that the caller knows the file by, if symbolic links lead
-	// from it to the file; else it is empty.
+	// given is the caller's name of the file, if it leads to the file by symbolic
+	// links; otherwise it is empty.
 	given string
 }
 
@@ -45,9 +45,9 @@ var errSwapped = errors.New("it was replaced while it was being opened; try agai
 // opened. A process that went on with files that others no longer find would
 // hold a lock while a process that opened the new files holds it too. The log
 // and its index are checked as well: SQLite's locks are in the index, and
-// neither is ever deleted or replaced by SQLite while somebody has the database
-// open. A symbolic link is another file, wherever it leads: others look for the
-// log beside its end.
+// SQLite never deletes or replaces either while a process has the database
+// open. A symbolic link counts as another file: others look for the log beside
+// its target.
 //
 // The error matches driver.ErrReplaced if others find another file, or find
 // none and create it. They do neither while the folder is out of reach.
@@ -98,15 +98,15 @@ func (id *identity) checkLinks() error {
 		" a process that opens it now has other locks; restart every program that uses it", id.given, id.names[0]))
 }
 
-// fate is whether a store was replaced. That is for good, even if the files are
-// put back: others may have begun in between.
+// fate is whether a store was replaced. That is final, even if the files are
+// put back: others may have used new files in between.
 type fate struct {
 	mu    sync.Mutex
 	err   error
 	ended chan struct{}
 }
 
-// check looks at the files, unless they were found replaced before.
+// check checks the files, unless they were found replaced before.
 func (s *Store) check() error {
 	s.fate.mu.Lock()
 	err := s.fate.err
@@ -134,17 +134,17 @@ func (s *Store) check() error {
 func (s *Store) Replaced() <-chan struct{} { return s.fate.ended }
 
 const (
-	// A name that is on its way (see makeFile) is looked at again.
+	// A name that is being created (see makeFile) is checked again.
 	linkLooks = 10
 	linkPause = 5 * time.Millisecond
 )
 
-// refuseOtherNames returns what the name leads to, or an error if the file can be
-// seen to have another one. Log and index are beside the name, not the file: who
-// comes by another name finds others, and has locks of its own.
+// refuseOtherNames returns the file that the name leads to, or an error if the
+// file has another visible name. Log and index are beside the name, not the file:
+// a process that uses another name finds others, and has separate locks.
 //
-// It is asked when the file is opened, and not at each call: a backup that links
-// the file ends no lease.
+// It is called when the file is opened, and not at each call: a backup that
+// links the file ends no lease.
 func refuseOtherNames(file string) (os.FileInfo, error) {
 	for look := 1; ; look++ {
 		info, err := os.Lstat(file)

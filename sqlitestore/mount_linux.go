@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isMount reports whether a file is mounted by itself. That its device differs
-// from its folder's would say nothing: so it does in a container's own layers.
+// isMount reports whether a file is a mount itself. A device that differs from
+// its folder's would prove nothing: it also differs in a container's own
+// layers.
 func isMount(file string) bool {
 	var stat unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, file, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, &stat)

@@ -6,8 +6,8 @@ package sqlitestore
 import "fmt"
 
 // networkFS names the file systems that Open refuses, by the type that statfs
-// gives on Linux (see statfs(2)). FUSE is not among them: too many local ones
-// are made with it, and it does not tell which it is.
+// gives on Linux (see statfs(2)). FUSE is not among them: many local file
+// systems use it, and it does not say which it is.
 var networkFS = map[uint32]string{
 	0x00006969: "NFS",
 	0x0000517b: "SMB",

@@ -108,8 +108,8 @@ func mainFile(ctx context.Context, db *sql.DB) (file string, err error) {
 	return file, nil
 }
 
-// borrow takes a connection out of the pool. It never goes back: it has other
-// settings than the pool's, so it is closed in the end.
+// borrow takes a connection out of the pool. It never goes back: its settings
+// differ from the pool's, so it is closed in the end.
 func borrow(ctx context.Context, db *sql.DB) (*conn, error) {
 	borrowed, err := db.Conn(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -133,8 +133,8 @@ func borrow(ctx context.Context, db *sql.DB) (*conn, error) {
 	)
 }
 
-// prepareTable makes the table in a database of somebody else's, unless it is
-// there. Any number of processes may do this at once.
+// prepareTable creates the table in a database of another application, unless
+// it exists. Any number of processes may do this at once.
 func prepareTable(c *conn, file string) error {
 	if err := checkSettings(c, file); err != nil {
 		return err
@@ -184,9 +184,9 @@ func checkSettings(c *conn, file string) error {
 	return nil
 }
 
-// sharedCachePatience is how long a connection may take to say that another one
-// is writing. It says so at once, unless the two share a cache: then the
-// engine's driver waits for the other.
+// sharedCachePatience is how long a connection may take to report that another
+// one is writing. It reports this at once, unless the two share a cache: then
+// the engine's driver waits for the other.
 const sharedCachePatience = 2 * time.Second
 
 // refuseSharedCache has two connections begin to write at once.

@@ -13,10 +13,10 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// watches calls the hints of a store's watches, and learns that it was replaced.
+// watches calls the hints of a store's watches, and detects that the store was replaced.
 //
-// One goroutine hears what the kernel tells, until Close. Where it tells
-// nothing another one polls as long as there is a watch: that is the one part of
+// One goroutine receives the kernel's events, until Close. Where there are none,
+// another goroutine polls as long as there is a watch: it is the only part of
 // the store that reads a clock.
 type watches struct {
 	store  *Store
@@ -33,13 +33,13 @@ type watches struct {
 	poll   *poll  // if it does not, while there is a watch
 }
 
-// hearAfter is how long after Open the kernel is asked to tell. The end of what it tells by takes
-// it 10 ms, which a program that ends sooner is spared. Short tests change it.
+// hearAfter is how long after Open the store asks the kernel for events. Closing an inotify
+// instance takes 10 ms, which short programs avoid so. Tests with short times change it.
 var hearAfter = 100 * time.Millisecond
 
 type watch struct{ hint func() }
 
-// kernel tells of changes, by inotify.
+// kernel reports changes, by inotify.
 type kernel interface {
 	// listen has wait tell of keys as well, of what changes after it returned,
 	// and unlisten ends that.
@@ -55,9 +55,9 @@ type kernel interface {
 type news struct {
 	// files says that the store may have been replaced.
 	files bool
-	// changed tells whether a key may have changed; it may be nil.
+	// changed reports whether a key may have changed; it may be nil.
 	changed func(key string) bool
-	// overflown says that it cannot tell of keys any more.
+	// overflown says that it cannot report keys any more.
 	overflown bool
 }
 
@@ -65,7 +65,7 @@ func (w *watches) init(s *Store, period time.Duration) {
 	w.store, w.period, w.hints, w.asked = s, period, map[string][]*watch{}, make(chan struct{})
 }
 
-// begin hears what the kernel tells, if it does, from hearAfter on.
+// begin receives the kernel's events, if there are any, from hearAfter on.
 func (w *watches) begin() {
 	w.store.running.Go(func() {
 		timer := time.NewTimer(hearAfter)
@@ -78,7 +78,7 @@ func (w *watches) begin() {
 	})
 }
 
-// hear hears what the kernel tells until it is closed. What has changed before is unknown.
+// hear receives the kernel's events until it is closed. Earlier changes are unknown.
 func (w *watches) hear() {
 	kernel, err := openKernel(w.store.files)
 	w.mu.Lock()
@@ -127,8 +127,8 @@ func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func()
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	// In a goroutine, so that a disk that does not answer holds up nobody for longer
-	// than ctx.
+	// In a goroutine, so that a disk that does not answer blocks no caller for
+	// longer than ctx.
 	this := &watch{hint: hint}
 	done := make(chan error, 1)
 	go func() { done <- s.watches.add(ctx, key, this) }()
@@ -181,7 +181,7 @@ func (w *watches) remove(key string, this *watch) {
 	}
 }
 
-// rest ends what watches alone need. The mutex is locked.
+// rest ends what only watches need. The mutex is locked.
 func (w *watches) rest() {
 	if w.hears {
 		w.kernel.unlisten()

@@ -21,8 +21,8 @@ import (
 // After a header it is an array of slots. A process that releases a key, reserves
 // it or sends its holder a request fills the key's slot with random bytes, and a
 // watcher compares all slots with what they were: a change is seen even if a later
-// one has gone over the file meanwhile, and a watcher is woken for its own keys,
-// not for each of everybody's. The file never grows.
+// one has overwritten the file meanwhile, and a watcher is woken only for its own
+// keys. The file never grows.
 const (
 	notifySuffix = "-notify"
 	notifyHeader = "tenure notify 1\n"
@@ -31,15 +31,15 @@ const (
 	notifySize   = len(notifyHeader) + notifySlots*slotSize
 )
 
-// slot returns the place of the slot that is key's in all processes.
+// slot returns the place of the key's slot, which is the same in all processes.
 func slot(key string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key))
 	return len(notifyHeader) + int(h.Sum32()%notifySlots)*slotSize
 }
 
-// notify tells the other processes which keys of a batch changed so. An error
-// is dropped: then they find out when they look next.
+// notify notifies the other processes of the keys of a batch that changed so.
+// An error is dropped: then they find out at their next poll.
 func (s *Store) notify(batch []*write) {
 	var file *os.File
 	for _, w := range batch {
@@ -83,8 +83,8 @@ func openNotify(database string) (*os.File, error) {
 
 // openOwn opens a file of ours, and nothing else: a user that may write the folder
 // may put anything in its place, at any moment. A link may lead anywhere, and a
-// pipe would block; a file that has another name, or begins like none of ours, is
-// somebody else's, put here so that it is written over. The owner of the file does
+// pipe would block; a file that has another name, or another header, belongs to
+// another program, and was put here to be overwritten. The owner of the file does
 // not matter: users who share a database share this one.
 func openOwn(name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -115,8 +115,8 @@ func openOwn(name string) (*os.File, error) {
 // slots is what a watcher saw in the file.
 type slots [notifySize]byte
 
-// look reads the file and returns a function that tells whether the slot of a
-// key differs from what it was.
+// look reads the file and returns a function that reports whether the slot of
+// a key has changed.
 func (old *slots) look(database string) (func(key string) bool, error) {
 	file, err := openNotify(database)
 	if err != nil {

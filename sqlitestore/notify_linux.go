@@ -12,8 +12,9 @@ import (
 	"unsafe"
 )
 
-// inotify hears of changes to the files of a database, and of its notify file
-// while somebody watches. It is one instance for all, since a user has few.
+// inotify receives events about the files of a database, and about its notify
+// file while there is a watch. It is one instance for all, since a user has
+// few.
 type inotify struct {
 	database string
 	file     *os.File // read through the runtime's poller
@@ -27,8 +28,8 @@ type inotify struct {
 }
 
 const (
-	// What takes the name from a file that is open. (It is not deleted before it
-	// is closed, so that of a deletion its number of names tells.)
+	// Events that take the name from an open file. (The file is not deleted
+	// before it is closed; its number of links shows a deletion.)
 	renamed = syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF
 	written = syscall.IN_MODIFY
 )
@@ -70,9 +71,9 @@ func (k *inotify) listen() error {
 	return k.listenLocked()
 }
 
-// listenLocked watches the notify file that is there now, and makes it if it is
-// missing. The watch is on the file that was opened, not on what has its name by
-// then; what takes the name from it afterwards is an event.
+// listenLocked watches the current notify file, and creates it if it is missing.
+// The watch is on the opened file, not on a later file of that name; losing the
+// name afterwards is an event.
 func (k *inotify) listenLocked() error {
 	k.unlistenLocked()
 	file, err := openNotify(k.database)
@@ -109,7 +110,7 @@ func (k *inotify) unlistenLocked() {
 	_ = k.raw.Control(func(fd uintptr) { _, _ = syscall.InotifyRmWatch(int(fd), wd) })
 }
 
-// wait takes all events that have come: many writes are one change.
+// wait takes all pending events: many writes are one change.
 func (k *inotify) wait() (n news, err error) {
 	count, err := k.file.Read(k.buf[:])
 	if err != nil {
@@ -143,8 +144,8 @@ func (k *inotify) wait() (n news, err error) {
 		listen = err != nil
 	}
 	if listen {
-		// The file is another now. What was written before the new watch is
-		// unknown, so it may be anything.
+		// The file was replaced. Writes before the new watch are unknown, so
+		// any key may have changed.
 		n.changed = anyKey
 		n.overflown = k.listenLocked() != nil
 	}

@@ -7,8 +7,8 @@ package sqlitestore
 
 import "errors"
 
-// openKernel fails: here watches poll, and the next call looks at the files.
+// openKernel fails: here watches poll, and the next call checks the files.
 func openKernel(identity) (kernel, error) { return nil, errors.ErrUnsupported }
 
-// notify does nothing: nobody would hear it.
+// notify does nothing: no process would receive it.
 func (s *Store) notify([]*write) {}

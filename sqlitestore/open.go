@@ -22,8 +22,8 @@ const (
 	openPatience = 5 * time.Second
 	// readerCount is the number of connections that read.
 	readerCount = 2
-	// walLimit is what is left of the write-ahead log, in bytes, after a burst
-	// made it longer.
+	// walLimit is the length, in bytes, to which the write-ahead log is cut
+	// after a burst.
 	walLimit = 16 << 20
 
 	defaultPollPeriod = 200 * time.Millisecond
@@ -201,7 +201,7 @@ func locate(path string) (file string, missing bool, err error) {
 }
 
 // writable returns an error unless this user may write all names. SQLite would
-// open a read-only file, and leave a log beside it that nobody can use.
+// open a read-only file, and leave a log beside it that no process can use.
 func writable(file string, names ...string) error {
 	for _, name := range names {
 		if err := access(name); err != nil {

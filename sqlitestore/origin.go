@@ -21,19 +21,19 @@ type origin struct {
 	file    string
 	given   string // the name that the caller has for it, "" for none but file
 	readers int
-	// connect returns a connection. mode is createMode for the first, else rw.
+	// connect returns a connection. mode is createMode for the first, otherwise rw.
 	connect func(mode string) (*conn, error)
-	// prepare sees to it that the table is there, through the first connection.
+	// prepare creates the table if it is missing, through the first connection.
 	prepare func(c *conn) error
-	// verify looks at all connections. It may be nil.
+	// verify checks all connections. It may be nil.
 	verify func(writer, reader *conn) error
-	// walLimit is what is left of a long log, 0 for what the connection says.
+	// walLimit is the length to which a long log is cut, 0 for the connection's setting.
 	walLimit int
 }
 
-// sharedPatience is how long a file is tried that this user may use, and cannot:
-// SQLite makes the files beside it in two steps, and in between the umask of who
-// makes them keeps out the others.
+// sharedPatience bounds the retries for a file that this user may use, but
+// cannot yet: SQLite creates the files beside it in two steps, and in between
+// the umask of their creator excludes other users.
 const sharedPatience = time.Second
 
 // open tries until the file is not locked, or for as long as patience lasts.
@@ -128,7 +128,7 @@ func (o origin) openOnce(opts Options) (_ *Store, err error) {
 	return s, nil
 }
 
-// look returns what the file's name leads to, and nil where SQLite is to make it.
+// look returns the file that the name leads to, and nil where SQLite must create it.
 func (o origin) look() (os.FileInfo, error) {
 	info, err := refuseOtherNames(o.file)
 	if errors.Is(err, os.ErrNotExist) && createMode == "rwc" {

@@ -43,7 +43,7 @@ func encode(rec driver.Record) ([]sqldriver.Value, error) {
 	return values, nil
 }
 
-// encodeText returns NULL for a text that is not there.
+// encodeText returns NULL for an empty text.
 func encodeText(s string) sqldriver.Value {
 	if s == "" {
 		return nil
@@ -59,7 +59,7 @@ func encodeTime(t time.Time) sqldriver.Value {
 }
 
 // decode returns the record of a row. Its error matches driver.ErrUnreadable
-// and names the column; the key is there even then.
+// and names the column; the record has its key even then.
 func decode(values []sqldriver.Value) (driver.Record, error) {
 	r := row{values: values}
 	rec := driver.Record{
@@ -83,7 +83,7 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 		Requests:  r.requests(),
 		Asked:     r.request(),
 	}
-	// Somebody may have changed the state by hand, and left the rest.
+	// The state may have been changed by hand, without the rest.
 	if rec.State != driver.Held {
 		rec.Session = ""
 	}
@@ -111,8 +111,8 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 }
 
 // row takes the values of a row one after the other, and remembers the first
-// that cannot be what its column is for. No value is ever converted: a lease of
-// "20s" that reads as 0, or 20, would let everybody take the lock.
+// that is not valid for its column. No value is ever converted: a lease of
+// "20s" that reads as 0, or 20, would let any process take the lock.
 type row struct {
 	values  []sqldriver.Value
 	next    int

@@ -15,45 +15,45 @@ import (
 const (
 	// applicationID says in the header of the file that it is ours: "Tenu".
 	applicationID = 0x54656e75
-	// schemaVersion is the user_version that this package reads and writes; a
-	// file of any other is refused. Writes leave columns that they do not know as
-	// they are. That is good for columns of somebody else's, and a danger for
-	// ours: a program of this version takes a lock and leaves in the row what a
-	// later one has written there about the former holder. So a new column needs
-	// a new version, too, and a sign in the row that tells with which write it was
-	// filled: the version that it was written with, say.
+	// schemaVersion is the user_version that this package reads and writes; a file
+	// with any other version is refused. Writes leave unknown columns as they are.
+	// That is right for columns of users, but a danger for ours: a program of this
+	// version takes a lock and leaves in the row what a later version has written
+	// about the former holder. So a new column needs a new version, too, and a
+	// value in the row that shows with which write it was filled: the version of
+	// that write, say.
 	schemaVersion = 1
 )
 
-// schema makes the table. It is for people with the sqlite3 shell, too.
+// schema creates the table. Its comments are for people with the sqlite3 shell.
 //
-// STRICT has the engine refuse a text where a number belongs. An ordinary
-// rowid table with a key beside it, because rows may be long. data is the last
-// column, so that a heartbeat, which changes version and beat at the front,
-// leaves the pages with long data alone: SQLite writes the pages that differ if
-// the row keeps its size.
+// With STRICT the engine refuses a text in a column of numbers. It is an
+// ordinary rowid table with a key index, because rows may be long. data is the
+// last column, so that a heartbeat, which changes version and beat at the
+// front, leaves the pages with long data alone: SQLite writes the pages that
+// differ if the row keeps its size.
 const schema = `
 CREATE TABLE tenure_records (
 	key          TEXT NOT NULL PRIMARY KEY COLLATE BINARY,
-	state        TEXT NOT NULL,    -- held, reserved, released; past: no lock, but the memory of a tenure; alive, closed: a session
+	state        TEXT NOT NULL,    -- held, reserved, released; past: no lock, but the history of a term; alive, closed: a session
 	owner        TEXT NOT NULL,
 	token        INTEGER NOT NULL, -- fencing token: one higher with every change of holder
 	version      TEXT NOT NULL,    -- new with every write
 	beat         TEXT NOT NULL,    -- new with every heartbeat
-	session      TEXT,             -- the session whose heartbeat keeps the lock, NULL if it has one of its own
+	session      TEXT,             -- the session whose heartbeat renews the lock, NULL if the lock has its own
 	lease_ns     INTEGER NOT NULL, -- how long an unchanged beat proves life, in nanoseconds
-	heartbeat_ns INTEGER NOT NULL, -- period of the heartbeats in nanoseconds, 0: not said
-	drift        REAL NOT NULL,    -- the holder's bound on the error of clock rates, 0: not said
+	heartbeat_ns INTEGER NOT NULL, -- period of the heartbeats in nanoseconds, 0: unknown
+	drift        REAL NOT NULL,    -- the holder's bound on the error of clock rates, 0: unknown
 	host         TEXT NOT NULL,
 	label        TEXT NOT NULL,
 	bell         TEXT,             -- where the holder takes notifications, and a secret
-	since        TEXT,             -- when the tenure began and ended, RFC 3339, for people only
+	since        TEXT,             -- when the term began and ended, RFC 3339, for people only
 	until        TEXT,
 	ended        TEXT NOT NULL,    -- how it ended, in a released record
 	priority     INTEGER NOT NULL, -- how much the holder is preferred
 	requests     TEXT,             -- for the holder, a JSON array, NULL if there are no requests
-	asked        TEXT,             -- the request that ended the tenure, in JSON
-	prev_token   INTEGER,          -- the tenure before this one, NULL if this is the first
+	asked        TEXT,             -- the request that ended the term, in JSON
+	prev_token   INTEGER,          -- the term before this one, NULL if this is the first
 	prev_owner   TEXT,
 	prev_host    TEXT,
 	prev_label   TEXT,
@@ -64,15 +64,15 @@ CREATE TABLE tenure_records (
 	data         BLOB              -- the holder's own
 ) STRICT`
 
-// columns are those that this package knows, in the order of record.go.
+// columns are the columns that this package knows, in the order of record.go.
 var columns = []string{
 	"key", "state", "owner", "token", "version", "beat", "session", "lease_ns", "heartbeat_ns", "drift", "host", "label", "bell",
 	"since", "until", "ended", "priority", "requests", "asked", "prev_token", "prev_owner", "prev_host", "prev_label",
 	"prev_since", "prev_until", "prev_ended", "prev_asked", "data",
 }
 
-// The statements. Writes name their columns, so that what a newer version has
-// added stays as it is.
+// The statements. Writes name their columns, so that columns of a newer
+// version stay as they are.
 var (
 	sqlGet = "SELECT " + strings.Join(columns, ", ") + " FROM tenure_records WHERE key = ?"
 
@@ -108,8 +108,8 @@ func assign(value string) string {
 	return strings.Join(list, ", ")
 }
 
-// prepareFile makes the table in an empty database, and leaves any but ours as
-// it is. Any number of processes may do this at once.
+// prepareFile creates the table in an empty database, and leaves a database of
+// others as it is. Any number of processes may do this at once.
 func prepareFile(c *conn, file string) error {
 	found, err := inspect(c, file)
 	switch {
@@ -123,8 +123,8 @@ func prepareFile(c *conn, file string) error {
 	if err := probe(c); err != nil && !locked(err) { // if others write, it is not read-only
 		return fault(file, err)
 	}
-	// Write-ahead logging is asked for every time, since anybody may have
-	// switched it off with the shell. If it is on this waits for no lock.
+	// Write-ahead logging is requested every time, since a user may have
+	// switched it off with the shell. If it is on, this waits for no lock.
 	mode := ""
 	if err := c.query("PRAGMA journal_mode = WAL", func(row []sqldriver.Value) bool {
 		mode, _ = row[0].(string)
@@ -143,7 +143,7 @@ func prepareFile(c *conn, file string) error {
 }
 
 // probe returns an error if the database cannot be written, and changes nothing.
-// BEGIN IMMEDIATE alone does not tell: SQLite has it pass on a read-only file.
+// BEGIN IMMEDIATE is not enough: it succeeds on a read-only file.
 func probe(c *conn) error {
 	if _, err := c.exec(sqlBegin); err != nil {
 		return err
@@ -155,9 +155,9 @@ func probe(c *conn) error {
 	return err
 }
 
-// create makes the table in one transaction, unless another process was first.
-// With guest the database may be another application's: the table alone is made
-// then.
+// create creates the table in one transaction, unless another process was
+// first. With guest the database may be another application's: then only the
+// table is created.
 func create(c *conn, file string, guest bool) error {
 	if _, err := c.exec(sqlBegin); err != nil {
 		return fault(file, err)

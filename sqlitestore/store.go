@@ -189,8 +189,8 @@ func get(c *conn, key string) (driver.Record, error) {
 	return rec, nil
 }
 
-// conflict returns what stands in the way of a write that changed no row, read
-// in the transaction of the write, or an error of the engine.
+// conflict returns the record that a write without a changed row conflicts
+// with, read in the transaction of the write, or an error of the engine.
 func conflict(c *conn, key string) (answer, err error) {
 	rec, err := get(c, key)
 	switch {
@@ -214,7 +214,7 @@ func (s *Store) readFault(err error) error {
 }
 
 // read has fn use one of the reading connections, in a goroutine, so that a
-// disk that does not answer holds up nobody for longer than ctx.
+// disk that does not answer blocks no caller for longer than ctx.
 func read[T any](ctx context.Context, s *Store, fn func(*conn) (T, error)) (T, error) {
 	var zero T
 	if err := s.ready(ctx); err != nil {

@@ -17,7 +17,7 @@ import (
 
 // maxBatch is the highest number of writes in one transaction. It bounds how
 // long the first of them waits for the others, and how long other processes are
-// kept out.
+// locked out.
 const maxBatch = 128
 
 // write is one Claim, Swap or Delete on its way to the file.
@@ -26,7 +26,7 @@ type write struct {
 	// durable asks that it outlive a power loss from the moment it is answered.
 	durable bool
 	// apply makes the write within a transaction. It returns an error of the
-	// engine; what the protocol says to it, such as a conflict, goes to answer.
+	// engine; results of the protocol, such as a conflict, go to answer.
 	apply func(*conn) error
 	// answer is nil if apply wrote something.
 	answer error
@@ -64,10 +64,9 @@ func (s *Store) submit(ctx context.Context, w *write) error {
 
 // runWriter makes all writes of the store on one connection until Close.
 //
-// What waits while a transaction is being synced to the disk goes into the
-// next one together: a thousand heartbeats of a process are a few syncs. No
-// write waits for company, and none of them meets SQLITE_BUSY because of
-// another.
+// Writes that wait while a transaction is being synced to the disk share the
+// next one: a thousand heartbeats of a process are a few syncs. No write
+// waits for others to join, and none gets SQLITE_BUSY because of another.
 func (s *Store) runWriter(c *conn) {
 	defer s.running.Done()
 	for {
@@ -80,8 +79,8 @@ func (s *Store) runWriter(c *conn) {
 	}
 }
 
-// gather returns first and the writes that wait now. Those whose caller has
-// gone are answered and dropped: they will never happen.
+// gather returns first and the writes that wait now. It answers and drops
+// writes whose caller has given up: they are never made.
 func (s *Store) gather(waiting ...*write) []*write {
 	var batch []*write
 	for {
@@ -105,10 +104,10 @@ func (s *Store) gather(waiting ...*write) []*write {
 }
 
 // How long a batch waits for the writer of another process: busyTries pauses of about half
-// a millisecond at first and 4 ms at last, 66 ms in all, and never more than 0.1 s. What
-// the other one does takes as long as a sync of the disk. If each of twenty processes that
-// write at once backed off as after a failure, the file would be idle for most of the time,
-// and the unluckiest would wait for a second.
+// a millisecond at first and 4 ms at last, 66 ms in all, and never more than 0.1 s. The
+// other writer takes as long as a sync of the disk. If each of twenty processes that write
+// at once backed off as after a failure, the file would be idle for most of the time, and
+// the unluckiest would wait for a second.
 const (
 	busyTries    = 25
 	busyPause    = time.Millisecond / 2
@@ -131,17 +130,17 @@ func (s *Store) pause(try int) bool {
 
 // commit makes the writes of batch in one transaction and answers them.
 //
-// Until COMMIT an error means that nothing was written and never will be: this
-// goroutine alone uses the connection, and commits nothing but what began after
-// the last BEGIN IMMEDIATE that succeeded. That holds even if the rollback
-// should fail; BEGIN fails then, too, and the next rollback has its turn.
+// Until COMMIT an error means that nothing was written and never will be: only
+// this goroutine uses the connection, and it commits only what began after the
+// last successful BEGIN IMMEDIATE. That holds even if the rollback fails; then
+// BEGIN fails, too, and the next rollback runs.
 func (s *Store) commit(c *conn, batch []*write) {
 	if len(batch) == 0 {
 		return
 	}
 	err := s.begin(c, batch)
 	for try := 0; locked(err) && try < busyTries && s.yield(try); try++ {
-		// What has come meanwhile goes with it.
+		// Writes that have come meanwhile join it.
 		if batch = s.gather(batch...); len(batch) == 0 {
 			return
 		}
@@ -161,8 +160,8 @@ func (s *Store) commit(c *conn, batch []*write) {
 				w.done <- driver.NotApplied(fault(s.file, err))
 				return
 			}
-			// One write must not be the undoing of others that happened to wait
-			// beside it. Nothing has been applied, so each is made by itself.
+			// One write must not make others of its batch fail. Nothing has
+			// been applied, so each is made by itself.
 			for _, w := range batch {
 				s.commit(c, []*write{w})
 			}
@@ -179,7 +178,7 @@ func (s *Store) commit(c *conn, batch []*write) {
 		fail(batch, err) // it is written where nobody finds it: no lock is granted there
 		return
 	}
-	// The others are told before the caller is: it may end the process next.
+	// Other processes are notified before the caller is answered: it may end the process next.
 	s.notify(batch)
 	for _, w := range batch {
 		w.done <- w.answer
@@ -217,24 +216,24 @@ func (s *Store) begin(c *conn, batch []*write) error {
 }
 
 // How a commit reaches the disk. In write-ahead logging no commit leaves the
-// file broken, whatever happens; they differ in what a power loss, or a crash
-// of the operating system, may take back. A crash of a process takes back
+// file broken, whatever happens; the modes differ in what a power loss, or a
+// crash of the operating system, may undo. A crash of a process undoes
 // nothing in either.
 //
-// FULL syncs the log with each commit: what was answered stays. It is used for
+// FULL syncs the log with each commit: confirmed writes stay. It is used for
 // writes that change the token or the data: a token that went back would let a
 // write of a former holder pass the fence, and data are checkpoints that a
-// holder trusts in.
+// holder relies on.
 //
-// NORMAL syncs when the log is folded into the database, and so the last
-// commits may be lost, in order: never one from the middle. It is used for
-// heartbeats, releases, reservations, requests, closings and deletions. A
-// power loss ends all holders and contenders of the file, since they are on the
-// same host; when they start again they see an older heartbeat, or a
-// lock still held, watch it for its lease, and take over under a higher token. A
-// reservation that is lost leaves such a lock, and a closing such a session. A
-// request that is lost asked a holder to stop that the power loss has stopped; the
-// caller may ask again. A record whose deletion is lost merely comes back.
+// NORMAL syncs at a checkpoint, so that the last commits may be lost, in order:
+// never one from the middle. It is used for heartbeats, releases, reservations,
+// requests, closings and deletions. A power loss ends all holders and contenders
+// of the file, since they are on the same host; when they start again they see an
+// older heartbeat, or a lock still held, watch it for its lease, and take over
+// under a higher token. A reservation that is lost leaves such a lock, and a
+// closing such a session. A request that is lost asked a holder to stop that the
+// power loss has stopped; the caller may ask again. A record whose deletion is
+// lost merely comes back.
 //
 // The history of a lock is claimed, and so synced: an audit that forgets is
 // none.

@@ -14,7 +14,7 @@ import (
 // Meaning is what an error of an engine says of the write that met it.
 type Meaning int
 
-// Meanings. What is not known to be another one is Unknown.
+// Meanings. An error without a certain meaning is Unknown.
 const (
 	Unknown    Meaning = iota // the write may have been applied, or may yet be
 	Slow                      // likewise; and the engine has too much to do

@@ -109,8 +109,8 @@ func (s *Store) found(ctx context.Context, prefix, cursor string) ([]found, erro
 	return all, nil
 }
 
-// each calls see with the names of all objects that begin with a prefix, below that of the
-// store.
+// each calls see with the names of all objects that begin with a prefix, below the store's
+// prefix.
 func (s *Store) each(ctx context.Context, prefix string, see func(name string)) error {
 	for cursor := ""; ; {
 		names, next, err := s.objects.Names(ctx, s.options.Prefix+prefix, cursor)

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// maxPart is how long a part of a name is, of an escaped key that is cut in parts: what
-	// keeps objects as files has no room for more than 255 bytes.
+	// maxPart is the length of the parts into which an escaped key is cut: servers that
+	// keep objects as files allow names of at most 255 bytes.
 	maxPart = 200
-	// maxEscaped is the longest escaped key in bytes that is a name. Of a longer one there
-	// is a hash: names end at 1,024.
+	// maxEscaped is the longest escaped key in bytes that is a name. A longer key is
+	// hashed: names have at most 1,024 bytes.
 	maxEscaped = 880
-	// partEnd ends a part that another one follows. No escaped key has its first byte, so
-	// that no object is where a folder is.
+	// partEnd ends a part that another part follows. No escaped key has its first byte,
+	// so that no object has the name of a folder.
 	partEnd = "~/"
 
 	records = "r/" // below it the name is the key
@@ -25,8 +25,8 @@ const (
 	probes  = "probe/"
 )
 
-// reserved reports whether a store has its records below the part. What it tries the server
-// with, below another one, it reads and removes by name alone.
+// reserved reports whether a store has its records below the part. The objects of its
+// trials are below another part, and are only read and removed by name.
 func reserved(part string) bool { return part+"/" == records || part+"/" == hashed }
 
 // nameOf returns the name of the object of a key, below the prefix of the store.
@@ -39,8 +39,8 @@ func nameOf(key string) string {
 	return records + inParts(text)
 }
 
-// keyOf returns the key whose object has the name, and false if that is no key's, or one
-// whose name is a hash.
+// keyOf returns the key whose object has the name, and false if the name belongs to no
+// key, or is a hash.
 func keyOf(name string) (key string, ok bool) {
 	text, ok := strings.CutPrefix(name, records)
 	if !ok {
@@ -50,8 +50,8 @@ func keyOf(name string) (key string, ok bool) {
 	return key, key != "" && nameOf(key) == name
 }
 
-// namesOf returns with what the names of all keys begin that begin with prefix, but for
-// those that are hashes.
+// namesOf returns the beginning of the names of all keys that begin with prefix, except
+// for hashes.
 func namesOf(prefix string) string { return records + inParts(escaped(prefix)) }
 
 // inParts cuts an escaped key. The beginning of a key stays the beginning. No part begins
@@ -77,7 +77,7 @@ func withoutDot(part string) string {
 	return part
 }
 
-// plain reports whether a byte of a key stands for itself in a name.
+// plain reports whether a byte of a key is not escaped in a name.
 func plain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.'
 }

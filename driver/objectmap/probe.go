@@ -12,8 +12,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// busyTries is how often the trial sends a write that finds another one under way. A server
-// that answers so to every write cannot be tried, and nothing could be written.
+// busyTries is how often the trial sends a write that finds another write under way. A
+// server that always answers so cannot be tested, and could not be used.
 const busyTries = 4
 
 // Probe tests whether an engine keeps the conditions of writes, with writes that must
@@ -120,7 +120,7 @@ func (t *trial) refused(name, body, tag, fault string) error {
 	return err
 }
 
-// clean removes the object. After a good trial it does so by the former tag first.
+// clean removes the object. After a good trial it tries the former tag first.
 func (t *trial) clean(failed error) (plainDelete bool, err error) {
 	if t.tag == "" {
 		return false, nil

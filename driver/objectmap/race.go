@@ -39,7 +39,8 @@ func Race(ctx context.Context, ways []Objects, prefix string, writers, rounds in
 	return nil
 }
 
-// race makes one round of writes from a tag, and returns that of the winner, if there is one.
+// race makes one round of writes from a tag, and returns the tag of the winner, if there is
+// one.
 func race(ctx context.Context, ways []Objects, name, from string, writers int) (tag string, err error) {
 	tags, errs := make([]string, writers), make([]error, writers)
 	begin := make(chan struct{})

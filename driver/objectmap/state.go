@@ -17,7 +17,7 @@ import (
 // maxRemembered is the longest data that the memory keeps of a record.
 const maxRemembered = 4 << 10
 
-// state is an object as it stood.
+// state is an object as it was read or written.
 type state struct {
 	rec  driver.Record // zero if there is no record
 	key  string        // as the object has it, if it can be read
@@ -44,8 +44,8 @@ func (s state) Kept() (state, bool) {
 // Overtakes is unknown: tags have no order.
 func (s state) Overtakes(state) bool { return false }
 
-// gone is the object of a lock that was deleted. Version and token are those that the
-// deletion named, so that its text, too, is written once.
+// gone is the object of a deleted lock. Version and token are those that the deletion
+// named, so that its text is unique, too.
 type gone struct {
 	Deleted deleted `json:"deleted"`
 }
@@ -56,7 +56,7 @@ type deleted struct {
 	Token   uint64 `json:"token"`
 }
 
-// goneMark begins the text of an object of a lock that was deleted. That of a record
+// goneMark begins the text of the object of a deleted lock. The text of a record
 // begins with its key.
 const goneMark = `{"deleted":`
 
@@ -70,7 +70,7 @@ var (
 	errOtherKey = errors.New("it is of another key")
 )
 
-// decode returns the state that the body of an object shows. An empty key is that of any
+// decode returns the state that the body of an object shows. An empty key matches any
 // record.
 func decode(key string, body []byte, tag string) state {
 	is := state{tag: tag}

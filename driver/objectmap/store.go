@@ -228,7 +228,7 @@ func (s *Store) read(ctx context.Context, key string) (state, error) {
 	return is, err
 }
 
-// look reads an object. An empty key is that of any record.
+// look reads an object. An empty key matches any record.
 func (s *Store) look(ctx context.Context, key, name string) (state, error) {
 	body, tag, err := s.objects.Get(ctx, name)
 	switch {
@@ -250,7 +250,7 @@ func (s *Store) look(ctx context.Context, key, name string) (state, error) {
 	return is, nil
 }
 
-// write takes a step, and reads what is there if the tag is another one.
+// write makes a step, and reads the object if its tag differs.
 func (s *Store) write(ctx context.Context, key string, was state, step versioned.Step) (is state, missed bool, err error) {
 	bound, done := s.life.Bound(ctx)
 	defer done()
@@ -266,8 +266,8 @@ func (s *Store) write(ctx context.Context, key string, was state, step versioned
 	return is, false, err
 }
 
-// put writes a body. While another write of the object is under way it looks, and tries once
-// more.
+// put writes a body. While another write of the object is under way it reads the object, and
+// tries once more.
 func (s *Store) put(ctx context.Context, key string, was state, rec driver.Record, text string) (state, error) {
 	name := s.ObjectName(key)
 	tag, err := s.objects.Put(ctx, name, []byte(text), was.tag)
@@ -294,7 +294,7 @@ func (s *Store) put(ctx context.Context, key string, was state, rec driver.Recor
 	return state{rec: rec, tag: tag}, nil
 }
 
-// remove deletes what stands there, if it is still that.
+// remove deletes the object, if it is still in the state.
 func (s *Store) remove(ctx context.Context, key string, was state) (state, error) {
 	name := s.ObjectName(key)
 	switch {
@@ -309,7 +309,7 @@ func (s *Store) remove(ctx context.Context, key string, was state) (state, error
 		is.kept = was.rec.Token
 		return is, err
 	}
-	// Nobody writes it any more.
+	// It is never written again.
 	is, err := s.look(ctx, key, name)
 	switch {
 	case err != nil:

@@ -211,8 +211,8 @@ type reader struct {
 	err     error
 }
 
-// member is one of an object: its name, and the text of its value, without spaces between
-// what it consists of.
+// member is a member of an object: its name, and the text of its value, without spaces
+// between its parts.
 type member struct {
 	name, raw string
 	read      bool // by a field
@@ -284,7 +284,7 @@ func (r *reader) fail(member, format string, args ...any) {
 	}
 }
 
-// raw returns the text of a member's value, and whether it is there.
+// raw returns the text of a member's value, and whether it exists.
 func (r *reader) raw(member, want string) (string, bool) {
 	for i := range r.members {
 		m := &r.members[i]
@@ -301,8 +301,8 @@ func (r *reader) raw(member, want string) (string, bool) {
 	return "", false
 }
 
-// value reads a member by a function, and reports whether it is there. What the function
-// gets is sound JSON.
+// value reads a member with a function, and reports whether it exists. The function gets
+// valid JSON.
 func value[T any](r *reader, member, want string, read func(raw string) (T, error)) (v T, ok bool) {
 	raw, found := r.raw(member, want)
 	if !found {
@@ -323,7 +323,7 @@ func decoded[T any](raw string) (v T, err error) {
 	return v, err
 }
 
-// quoted is a string. Without an escape it is what stands between the quotes.
+// quoted decodes a string. Without an escape it is the text between the quotes.
 func quoted(raw string) (string, error) {
 	if raw[0] != '"' || strings.IndexByte(raw, '\\') >= 0 {
 		return decoded[string](raw)

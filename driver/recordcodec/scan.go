@@ -4,11 +4,12 @@
 package recordcodec
 
 // The quick way to read an object. Records are read at each poll of each waiter, and
-// encoding/json takes twenty times as long to hand out the members of an object unread.
+// encoding/json takes twenty times as long to return the undecoded members of an
+// object.
 
 // scan returns the members of an object of JSON, as [Encode] mostly writes it: without
-// spaces, escapes, words such as null, exponents, and names that are there twice. Of
-// anything else, errors included, it says that it is not plain.
+// spaces, escapes, words such as null, exponents, and repeated names. It reports any
+// other text, also an invalid one, as not plain.
 func scan(text string) (members []member, plain bool) {
 	members = make([]member, 0, usual)
 	end := scanObject(text, 0, 0, func(name, raw string) bool {
@@ -105,8 +106,8 @@ func scanList(text string, i, depth int) int {
 	}
 }
 
-// scanObject returns where the object that begins at i ends. It hands out the members, and
-// ends when it is told to.
+// scanObject returns where the object that begins at i ends. It calls a function with each
+// member, and stops when the function says so.
 func scanObject(text string, i, depth int, member func(name, raw string) bool) int {
 	if i >= len(text) || text[i] != '{' {
 		return notPlain

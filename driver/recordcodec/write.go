@@ -80,7 +80,7 @@ func (w *writer) end() {
 	w.more = true
 }
 
-// record writes the members of a record, but for those that no field has.
+// record writes the members of a record, except those of Unknown.
 func (w *writer) record(rec *driver.Record) {
 	state := rec.State
 	if state == driver.Held && rec.Session != "" {

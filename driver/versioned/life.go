@@ -72,11 +72,11 @@ func (l *Life) Bound(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// Watch runs once, which watches until the engine ends the watch, again and again in a
+// Watch calls once, which watches until the engine ends the watch, again and again in a
 // goroutine, until the store ends or stop is called. once calls standing as soon as its
-// watch stands, and hint after each change. Watch returns when the first one stands, the
-// error of the first one if it does not come to that, and the error of ctx if that is over
-// before. After a pause between two watches, hint is called when the next one stands.
+// watch is set, and hint after each change. Watch returns when the first watch is set,
+// with the error of the first one if that fails, or with the error of ctx if it ends
+// before. After a pause between two watches, hint is called when the next one is set.
 func (l *Life) Watch(ctx context.Context, hint func(), once func(ctx context.Context, standing func()) error) (stop func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (l *Life) Watch(ctx context.Context, hint func(), once func(ctx context.Con
 	return cancel, nil
 }
 
-// keepWatching watches until ctx ends. It tells once whether the first watch stands.
+// keepWatching watches until ctx ends. It reports once whether the first watch was set.
 func keepWatching(ctx context.Context, hint func(), once func(context.Context, func()) error, stands chan<- error) {
 	stood, pause := false, firstPause
 	for {

@@ -11,8 +11,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// maxTries bounds how often one call writes, each time after the engine has said that what
-// the call had taken for the record is not so, where the store sets no other bound.
+// maxTries bounds how often one call writes, each time after the engine has said that the
+// record differs from the call's assumption, if the store sets no other bound.
 const maxTries = 3
 
 // Step is what a write makes of a state.
@@ -105,7 +105,7 @@ func (w *Writer[S]) swap(ctx context.Context, prev, next driver.Record, wrong er
 	return next.Clone(), nil
 }
 
-// check returns what is wrong with a step, or why the store refuses it.
+// check returns an error if a step is invalid, or the store refuses it.
 func (w *Writer[S]) check(next driver.Record, wrong error) error {
 	if wrong == nil && w.Refuse != nil {
 		return w.Refuse(next)
@@ -130,7 +130,7 @@ func (w *Writer[S]) changeFrom(ctx context.Context, prev driver.Record, step Ste
 	return w.change(ctx, prev.Key, begin, look, func(is View) (Step, error) {
 		switch {
 		case !is.Found && is.Kept != 0 && prev.Version == "" && is.Kept == prev.Token && !step.Remove:
-			// The raise of a lock whose token alone is kept.
+			// The raise of a lock without a record, whose token is kept.
 		case !is.Found:
 			return Step{}, &driver.ConflictError{Key: prev.Key, Absent: true}
 		case is.Record.Version != prev.Version || is.Record.Token != prev.Token:
