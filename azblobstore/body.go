@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// body is what a write sends. A write whose body nobody has read cannot have been applied,
-// whatever the transport is; and once that is settled nobody will read it.
+// body is the body of a write. A write whose body was never read cannot have been applied,
+// whatever the transport is; and once that is established it is never read.
 type body struct {
 	mu           sync.Mutex
 	text         *bytes.Reader
@@ -42,7 +42,7 @@ func (b *body) Seek(offset int64, whence int) (int64, error) {
 // then close the connection under the answer.
 func (b *body) Close() error { return nil }
 
-// seal reports whether nobody has read the body, and has nobody read it from now on.
+// seal reports whether the body was never read, and prevents reads from now on.
 func (b *body) seal() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

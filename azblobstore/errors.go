@@ -53,7 +53,7 @@ func (o *objects) statusOf(err error) int {
 
 // writeFault is fault for a write. A condition that did not hold is an error of package
 // objectmap, which says for certain that nothing was written. Other conflicts are not, nor is
-// a blob on which somebody holds a lease of Azure's, whose status is the same.
+// a blob under a lease of Azure, whose status is the same.
 func (o *objects) writeFault(ctx context.Context, err error, match bool) error {
 	missed := false
 	switch status, code := o.statusOf(err), o.codeOf(err); status {
@@ -94,9 +94,9 @@ const (
 	leased    = "another client holds an Azure lease on the blob; break that lease"
 )
 
-// codes are what an answer means, by its code. Those are of
-// https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes. What is not
-// here leaves the outcome open.
+// codes are the meanings of answers by code:
+// https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes. Any other
+// code leaves the outcome open.
 var codes = map[bloberror.Code]struct {
 	means  objectmap.Meaning
 	advice string
@@ -157,8 +157,8 @@ func (o *objects) explain(err error) (objectmap.Meaning, string) {
 	return unknown, ""
 }
 
-// ended reports whether a credential is refused for its time: one code is for all that is
-// wrong with it, and the texts are those of Azure.
+// ended reports whether a credential is refused because of its time: Azure has one code
+// for all problems of a credential, and distinguishes them by texts.
 func ended(err error) bool {
 	for _, text := range []string{"date header too old", "not valid in the specified time frame", "Lifetime validation failed"} {
 		if strings.Contains(err.Error(), text) {
@@ -182,8 +182,8 @@ func whyUnsent(err error) string {
 	return "the request was not sent; check the client's credential"
 }
 
-// brief returns the error with a short text. That of the SDK has lines, and ids of the request;
-// that of net/http has the URL, and in it a signature.
+// brief returns the error with a short text. The text of the SDK has several lines, and ids of
+// the request; the text of net/http has the URL with its signature.
 func (o *objects) brief(err error) error {
 	if answer := o.answerOf(err); answer != nil {
 		text := answer.ErrorCode

@@ -28,7 +28,7 @@ const maxBody = 16 << 20
 // contentType is what a browser shows as text.
 const contentType = "application/json"
 
-// objects are those of a container, for package objectmap.
+// objects are the objects of a container, for package objectmap.
 type objects struct {
 	client          *container.Client
 	host, container string
@@ -143,9 +143,9 @@ func tagOf(tag *azcore.ETag) string {
 	return string(*tag)
 }
 
-// endDot stands for a dot at the end of a name: Azure drops those, so that two names would be
-// one. See https://github.com/Azure/azure-sdk-for-java/issues/36674. Package objectmap escapes
-// the percent sign of a key, and a dot at its beginning alone.
+// endDot replaces a dot at the end of a name: Azure drops such dots, so that two names would
+// be one. See https://github.com/Azure/azure-sdk-for-java/issues/36674. Package objectmap
+// escapes the percent sign of a key, and a dot only at its beginning.
 const endDot = "%2E"
 
 // blobOf returns the name of the blob of an object.

@@ -104,7 +104,7 @@ func Open(ctx context.Context, client *container.Client, options *Options) (*Sto
 // String names the store by its container and prefix.
 func (s *Store) String() string { return "container " + s.container + " prefix " + s.Prefix() }
 
-// newObjects returns the objects of a client, whose URL may hold a signature.
+// newObjects returns the objects of a client, whose URL may contain a signature.
 func newObjects(client *container.Client, dropIdle func()) (*objects, error) {
 	if client == nil {
 		return nil, errors.New("azblobstore: the client is nil")

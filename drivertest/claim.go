@@ -40,8 +40,8 @@ func testClaim(t *testing.T, e *env) {
 		}
 	})
 
-	// The next holder keeps the beginning of a long reason: it is in the way of each
-	// of its heartbeats.
+	// The next holder keeps only the beginning of a long reason, which each of its
+	// heartbeats carries.
 	t.Run("LongReason", func(t *testing.T) {
 		for _, reason := range []string{
 			strings.Repeat("r", driver.MaxPrevReasonLen), strings.Repeat("ü", driver.MaxReasonLen/2),
@@ -87,8 +87,8 @@ func testClaim(t *testing.T, e *env) {
 
 // occupied make records that no claim replaces, whose ever it is: only Released is free. A
 // reserved lock is taken by a Swap, also by the owner that it is reserved for, since a
-// claim does not say what it has seen. A holder that says how it ended may be at work
-// still. What a later version or a foreign client wrote is somebody's. History and a
+// claim does not say what it has seen. A holder that has recorded its end may still be at
+// work. A record of a later version or a foreign client has an owner. History and a
 // session are claimed once, until they are deleted.
 func (e *env) occupied() map[string]func(t *testing.T) driver.Record {
 	claimed := func(next func() driver.Record) func(t *testing.T) driver.Record {

@@ -32,7 +32,7 @@ func (e *env) conditional() []step {
 func (e *env) formerly(t *testing.T) map[string]func(t *testing.T) (former, stored driver.Record) {
 	t.Helper()
 	a, b := e.clients[0], e.clients[1]
-	// since returns what stood before a further write, and what that has made of it.
+	// since returns the record before a further write, and the record after it.
 	since := func(c *client, next func(driver.Record) driver.Record) func(*testing.T) (former, stored driver.Record) {
 		return func(t *testing.T) (former, stored driver.Record) {
 			t.Helper()
@@ -42,7 +42,7 @@ func (e *env) formerly(t *testing.T) map[string]func(t *testing.T) (former, stor
 			return former, stored
 		}
 	}
-	// instead returns a record that never was, and the one from which it was made.
+	// instead returns a record that was never stored, and the record that it was made from.
 	instead := func(change func(*driver.Record)) func(*testing.T) (former, stored driver.Record) {
 		return func(t *testing.T) (former, stored driver.Record) {
 			t.Helper()
@@ -60,8 +60,8 @@ func (e *env) formerly(t *testing.T) map[string]func(t *testing.T) (former, stor
 		"VersionThatNeverWas": instead(func(rec *driver.Record) { rec.Version = e.fresh("never") }),
 		"TokenToCome":         instead(func(rec *driver.Record) { rec.Token++ }),
 
-		// An engine that tells states apart by a hash of what it keeps must keep the version
-		// among it: nothing else need differ.
+		// An engine that distinguishes states by a hash of the content must include the
+		// version: nothing else need differ.
 		"VersionAlone": since(b, func(rec driver.Record) driver.Record {
 			rec.Version = e.fresh("same")
 			return rec
@@ -98,8 +98,8 @@ func (e *env) formerly(t *testing.T) map[string]func(t *testing.T) (former, stor
 			return former, stored
 		}
 	}
-	// Nothing of a key's former life reaches the next one, though both have come as
-	// far: what an engine counts for a key may begin again with it.
+	// No write of a key's former life applies to the next one, though both have had
+	// as many writes: an engine's counter for a key may begin again with it.
 	for beats := range 4 {
 		live := func(t *testing.T, c *client, key string) driver.Record {
 			t.Helper()
@@ -119,13 +119,14 @@ func (e *env) formerly(t *testing.T) map[string]func(t *testing.T) (former, stor
 	return all
 }
 
-// named returns what a write compares: some are made by a caller that has no more.
+// named returns only the fields that a write compares: some callers have no more.
 func named(rec driver.Record) driver.Record {
 	return driver.Record{Key: rec.Key, Version: rec.Version, Token: rec.Token}
 }
 
-// testCondition makes each conditional write from what is not stored: it changes nothing,
-// and shows what is stored. The condition is the version and the token, and nothing else.
+// testCondition makes each conditional write from a record that is not stored: it changes
+// nothing, and returns the stored record. The condition is the version and the token, and
+// nothing else.
 func testCondition(t *testing.T, e *env) {
 	for name, begin := range e.formerly(t) {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ type method struct {
 	wrote func() bool // asked through another handle; nil if it writes nothing
 }
 
-// methods are calls of those that a store has, each on a record of its own.
+// methods are calls of a store's methods, each on a record of its own.
 func (e *env) methods(t *testing.T, store driver.Store) []method {
 	t.Helper()
 	by := e.clients[1]
@@ -141,7 +141,7 @@ func (e *env) doneDuring(t *testing.T) {
 			// Somewhere in the middle, in an engine that takes its time ...
 			stop = time.AfterFunc(time.Duration(random.Int64N(int64(longest))), cancel).Stop
 		} else {
-			// ... and at each place where the store looks at its context.
+			// ... and at each place where the store checks its context.
 			ctx = &countdown{Context: ctx, cancel: cancel, left: i / 2 % looks}
 		}
 		now, err := store.Swap(ctx, rec, next)
@@ -159,7 +159,7 @@ func (e *env) doneDuring(t *testing.T) {
 			rec = now
 			continue
 		case errors.As(err, &conflict):
-			// Only an attempt of its own can have been in the way.
+			// It can conflict only with an attempt of its own.
 		case errors.Is(err, driver.ErrNotApplied):
 			refused[next.Version] = true
 		default:
@@ -179,10 +179,10 @@ func (e *env) doneDuring(t *testing.T) {
 	t.Logf("%d outcomes unknown, %d not applied", len(unknown), len(refused))
 }
 
-// looks is how many looks at its context doneDuring lets a store have at most.
+// looks is how many checks of its context doneDuring allows a store at most.
 const looks = 20
 
-// countdown is a context that is done once it was looked at a number of times.
+// countdown is a context that is done after a number of checks.
 type countdown struct {
 	context.Context
 	cancel context.CancelFunc
@@ -214,7 +214,7 @@ func testClose(t *testing.T, e *env) {
 	t.Run("CallsMeanwhile", e.closeMeanwhile)
 }
 
-// useAfterClose makes calls by a handle that is closed.
+// useAfterClose makes calls through a closed handle.
 func (e *env) useAfterClose(t *testing.T) {
 	rec := e.claim(t, e.clients[0], e.held(e.key()))
 	store := e.open(t).Store
@@ -238,8 +238,8 @@ func (e *env) useAfterClose(t *testing.T) {
 	e.wantEqual(t, "record through a handle opened after Close", e.get(t, e.open(t), rec.Key), next)
 }
 
-// closeMeanwhile closes handles that are at work. Each call returns, and what it says of
-// its outcome is true.
+// closeMeanwhile closes handles that are at work. Each call returns, and reports its
+// outcome correctly.
 func (e *env) closeMeanwhile(t *testing.T) {
 	const workers, rounds = 4, 10
 	for round := range rounds {
@@ -267,8 +267,8 @@ func (e *env) closeMeanwhile(t *testing.T) {
 	}
 }
 
-// beatUntilClosed renews until the handle is closed, and reads by another one what came
-// of the last try.
+// beatUntilClosed renews until the handle is closed, and reads the result of the last
+// try through another one.
 func (e *env) beatUntilClosed(t *testing.T, c driver.Store, rec driver.Record) {
 	for {
 		next := e.beat(rec)
@@ -301,8 +301,8 @@ func (e *env) beatUntilClosed(t *testing.T, c driver.Store, rec driver.Record) {
 const hangFor = 200 * time.Millisecond
 
 // testHang makes calls that the engine does not answer. Each returns soon after its
-// context is done: the layer above has a bounded number of calls under way, and one
-// that does not return keeps its place from heartbeats.
+// context is done: the layer above has a bounded number of calls under way, and a
+// call that does not return takes the place of heartbeats.
 func testHang(t *testing.T, e *env) {
 	if e.h.Hang == nil {
 		t.Skip("the harness cannot make its engine hang")

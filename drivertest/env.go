@@ -17,9 +17,9 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// handles is how many clients onto the database each concern has at least. Two tell
-// whether writes travel; three, whether a conflict is always answered with the
-// last of them.
+// handles is the least number of clients onto the database in each concern. Two
+// show whether writes travel; three, whether a conflict always returns the last
+// write.
 const handles = 3
 
 // env is what the checks of one concern work with. Its methods that take a
@@ -86,8 +86,8 @@ func (e *env) open(t *testing.T) *client {
 	return &client{Store: store, patience: e.h.Patience}
 }
 
-// client is a store whose writes are repeated as long as they say that they
-// were not applied, as every caller does: a busy engine is no failure.
+// client is a store that repeats writes as long as they were not applied, as
+// every caller does: a busy engine is no failure.
 type client struct {
 	driver.Store
 	patience time.Duration
@@ -203,7 +203,7 @@ func (e *env) answered(r driver.Record) driver.Record {
 	return next
 }
 
-// reserved returns the record for a hand-over of r to owner, or to nobody.
+// reserved returns the record for a hand-over of r to owner, or for nobody if owner is empty.
 func (e *env) reserved(r driver.Record, owner string) driver.Record {
 	next := e.held(r.Key)
 	next.Version = e.fresh("reserve")
@@ -292,7 +292,7 @@ func (e *env) remove(t *testing.T, c driver.Store, rec driver.Record) {
 	}
 }
 
-// byEach has a write made by the handle that looks, and by another one.
+// byEach has a write made through the handle that reads, and through another one.
 func (e *env) byEach(t *testing.T, test func(t *testing.T, by *client)) {
 	t.Helper()
 	for name, by := range map[string]*client{"SameHandle": e.clients[0], "OtherHandle": e.clients[1]} {
@@ -444,8 +444,8 @@ func brief(r driver.Record) string {
 }
 
 // eventually fails the test unless look returns "": at once if the store
-// declares no eventual reads, else within Patience. Look returns what is wrong
-// so far.
+// declares no eventual reads, otherwise within Patience. Look returns what is
+// still wrong.
 func (e *env) eventually(t *testing.T, look func() (wrong string)) {
 	t.Helper()
 	begin := time.Now()

@@ -14,13 +14,13 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// change makes of a record what may not be written in the place of another one.
+// change turns a record into one that must not replace another.
 type change func(next *driver.Record, prev driver.Record)
 
 // testErrors writes what CheckClaim and CheckSwap refuse: the store must not.
 func testErrors(t *testing.T, e *env) {
-	// Past the retries: an error that is only marked as not applied would be
-	// tried again and again.
+	// Without the retries: an error that is only marked as not applied would
+	// be retried for ever.
 	store := e.clients[0].Store
 
 	always := map[string]change{
@@ -101,8 +101,8 @@ func wantRefused(t *testing.T, what string, now driver.Record, err error) {
 	}
 }
 
-// testUnreadable checks that nobody takes a lock whose record they cannot
-// understand.
+// testUnreadable checks that no write takes a lock whose record cannot be
+// decoded.
 func testUnreadable(t *testing.T, e *env) {
 	if e.h.PlantUnreadable == nil {
 		t.Skip("the harness cannot plant an unreadable record")
@@ -158,7 +158,7 @@ func testUnreadable(t *testing.T, e *env) {
 func testVersions(t *testing.T, e *env) {
 	a, b := e.clients[0], e.clients[1]
 
-	// An older program renews, and releases, what a newer one has written, and drops
+	// An older program renews, and releases, a record of a newer one, and drops
 	// nothing of it. A new term has nothing of the former one.
 	t.Run("LaterKept", func(t *testing.T) {
 		if e.h.PlantLater == nil || e.h.HasLater == nil {
@@ -208,7 +208,7 @@ func testVersions(t *testing.T, e *env) {
 		}
 	})
 
-	// The beat of what is held under a session stands still. A program that does not
+	// The beat of a lock under a session does not change. A program that does not
 	// know why would take the lock.
 	t.Run("Resting", func(t *testing.T) {
 		if e.h.OlderState == nil {

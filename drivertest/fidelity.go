@@ -16,7 +16,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// testFidelity checks that each field of a record comes back as it went in.
+// testFidelity checks that each field of a record comes back as it was written.
 func testFidelity(t *testing.T, e *env) {
 	a := e.clients[0]
 
@@ -68,7 +68,7 @@ func testFidelity(t *testing.T, e *env) {
 		}
 	})
 
-	// What is empty comes back empty, not as something that stands for it.
+	// An empty field comes back empty, not as a placeholder.
 	t.Run("NoField", func(t *testing.T) {
 		next := driver.Record{Key: e.key(), Version: "v1", Owner: "o", Lease: time.Second, State: driver.Held}
 		rec := e.claim(t, a, next)
@@ -174,7 +174,7 @@ func testFidelity(t *testing.T, e *env) {
 	})
 }
 
-// keeps writes a record with what set gives it, and fails the test unless all of it is kept.
+// keeps writes a record that set has changed, and fails the test unless all of it is stored.
 func (e *env) keeps(t *testing.T, set func(next *driver.Record)) {
 	t.Helper()
 	rec := e.claim(t, e.clients[0], e.held(e.key()))
@@ -213,8 +213,8 @@ func filled(t *testing.T, key string, n int) driver.Record {
 	return rec
 }
 
-// filled returns a record that may be stored in the given state, and is else
-// what the function of that name returns.
+// filled returns a record like the function of that name, but valid in the
+// given state.
 func (e *env) filled(t *testing.T, key string, n int, state driver.State) driver.Record {
 	t.Helper()
 	rec := filled(t, key, n)
@@ -288,7 +288,7 @@ func testData(t *testing.T, e *env) {
 		{"EveryByte", every},
 		{"Zeros", make([]byte, 16)},
 		{"NotUTF8", []byte("\xff\xfe'\"\\")},
-		// Whatever remembers records, or keeps long data apart, has a limit for that.
+		// A store that remembers records, or keeps long data apart, has a limit for that.
 		{"Above1KiB", large[:kib+1]},
 		{"Above4KiB", large[:4*kib+1]},
 		{"Above64KiB", large[:64*kib+1]},
@@ -326,8 +326,8 @@ func testData(t *testing.T, e *env) {
 		})
 	}
 
-	// A swap brings its own data, and none if it brings none: also from a record that names
-	// no more than what is compared, and so says nothing of the data that are stored.
+	// A swap writes its own data, or none: also from a prev that has only the compared
+	// fields, and so says nothing about the stored data.
 	t.Run("SwapEmpties", func(t *testing.T) {
 		for _, none := range [][]byte{nil, {}} {
 			for _, named := range []bool{false, true} {
@@ -345,18 +345,18 @@ func testData(t *testing.T, e *env) {
 	})
 }
 
-// worstText is what some engine, or some way to quote or to encode for it, cuts,
-// folds, unescapes or refuses. The contract allows all of it. Each stands in the middle
-// of a string, and alone.
+// worstText has texts that some engine, or its quoting or encoding, cuts, folds,
+// unescapes or refuses. The contract allows all of them. Each is tested within a
+// string, and alone.
 func worstText() []string {
 	all := []string{
-		// What is no character to some, or begins or ends something.
+		// What some engines treat as no character, or as a delimiter.
 		"\x7f", "\u00a0", "\u00ad", "\u200b", "\u200d", "\u202e", "\u2028", "\u2029", "\u2066", "\ufeff", "\ue000", "\ufdd0", "\ufffd", "\ufffe", "\uffff",
 		"\U0001fffe", "\U000e0001", "\U0010ffff", "\U0001f44b\U0001f3fd", " ", "\r\n",
 		// What looks like an escape, a quote, a placeholder or a comment.
 		`\`, `\\`, `\"`, `\'`, `\n`, `\0`, `\x00`, `\u0000`, `\\u0000`, `\ud800`, `%00`, `%s`, `%`, `&#0;`, `&amp;`, `'`, `''`, `"`, "`", `$1`, `$$`, `${a}`, `:a`, `?`, `@a`,
 		`{{a}}`, `{`, `}`, `[`, `]]>`, `<!--`, `/*`, `--`, `;`, `#`, `|`, "null", "NULL", `\N`, "true", "0", "0012", "-0", "1e3", "1e400", "NaN",
-		// What is equal to something else once it is normalised or folded.
+		// What equals another text once it is normalised or folded.
 		"e\u0301", "\u212b", "\ufb01", "\u0130", "\u1e9e", "\u03c2",
 	}
 	for c := rune(0x01); c < 0xa0; c++ {
@@ -367,7 +367,7 @@ func worstText() []string {
 	return all
 }
 
-// testText checks that all text comes back as it went in, or is refused.
+// testText checks that all text comes back as it was written, or is refused.
 func testText(t *testing.T, e *env) {
 	a, b := e.clients[0], e.clients[1]
 
@@ -440,8 +440,8 @@ func (e *env) withRequests(key string) driver.Record {
 	return rec
 }
 
-// wantRefusedText fails the test unless the write was refused for what it is: what is
-// not certain would be tried again, with every heartbeat.
+// wantRefusedText fails the test unless the write was refused for good: an uncertain
+// error would be retried, with every heartbeat.
 func wantRefusedText(t *testing.T, what string, now driver.Record, err error) {
 	t.Helper()
 	wantRefused(t, what, now, err)
@@ -450,7 +450,7 @@ func wantRefusedText(t *testing.T, what string, now driver.Record, err error) {
 	}
 }
 
-// fillText puts s into all of a held record that is free text.
+// fillText puts s into all free text of a held record.
 func fillText(rec *driver.Record, s string) {
 	request := driver.Request{ID: s, Kind: driver.RequestKind(s), Lock: s, By: s, Reason: s, To: s}
 	asked, before := request, request

@@ -112,7 +112,7 @@ func (e *env) wantModel(t *testing.T, m *model) {
 	}
 }
 
-// step is a write that is made from the record that is stored.
+// step is a write that is made from the stored record.
 type step struct {
 	name string
 	op   op
@@ -214,7 +214,7 @@ func testRandom(t *testing.T, e *env) {
 	}
 }
 
-// walker is one key of a random walk and what was ever written to it.
+// walker is one key of a random walk, with all its writes.
 type walker struct {
 	model
 	seen  []driver.Record // records that were stored once
@@ -319,7 +319,7 @@ func (e *env) randomWrite(w *walker, random *rand.Rand, deletes bool) (string, w
 	}
 }
 
-// randomOfSession returns a write to a session's record, or to what was one.
+// randomOfSession returns a write to the record of a session, present or past.
 func (e *env) randomOfSession(w *walker, random *rand.Rand, from driver.Record, age string, deletes bool) (string, write) {
 	swap := func(name string, next driver.Record) (string, write) {
 		return name + " from the " + age + " session", write{op: opSwap, prev: from, next: next}

@@ -90,7 +90,7 @@ func testOwnership(t *testing.T, e *env) {
 		e.wantStored(t, next)
 	})
 
-	// A store may remember what it has read, to write upon it without another look.
+	// A store may remember what it has read, to write without another read.
 	t.Run("Remembered", func(t *testing.T) {
 		free, next := full(t)
 		next.Data = nil
@@ -155,7 +155,7 @@ func deepCopyOf(v reflect.Value) reflect.Value {
 }
 
 // scribble overwrites all memory that a copy of r shares with it. It does so by
-// reflection, so that a field that is added to the record cannot be forgotten.
+// reflection, so that a new field cannot be forgotten.
 func scribble(t *testing.T, r driver.Record) {
 	t.Helper()
 	v := reflect.ValueOf(&r).Elem()

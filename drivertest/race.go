@@ -35,7 +35,7 @@ func testRace(t *testing.T, e *env) {
 		}
 	})
 
-	// A deletion that comes after the claim leaves it alone.
+	// A deletion after the claim leaves it alone.
 	t.Run("Delete", func(t *testing.T) {
 		for round := range max(e.h.Ops/(4*racers), 3) {
 			_, free := e.freed(t, e.clients[0])
@@ -125,7 +125,7 @@ func (e *env) oneWins(t *testing.T, try func(c *client) (driver.Record, error)) 
 }
 
 // raceEverything has all racers make random calls on the same keys at once: on locks,
-// sessions and records of history, from the record that each saw last and from former
+// sessions and records of history, from the last record that each saw and from former
 // ones, with duplicates of former writes. Then it checks that the store was linearizable.
 //
 // That takes no search. Every write brings a version of its own, and names the record

@@ -61,7 +61,8 @@ func testRaise(t *testing.T, e *env) {
 		e.wantStored(t, raised)
 	})
 
-	// No record matches a prev without a version: it is a lock whose token alone is kept.
+	// No record matches a prev without a version, which names a lock without a record, whose
+	// token is kept.
 	t.Run("NoVersion", func(t *testing.T) {
 		rec := e.claim(t, a, e.held(e.key()))
 		_, err := a.Raise(t.Context(), driver.Record{Key: rec.Key, Token: rec.Token}, e.raised(rec, 1000))
@@ -155,7 +156,7 @@ func (e *env) raiseKept(t *testing.T) {
 	e.eventually(t, func() string { return e.listsTokens(t, prefix, nil) })
 }
 
-// listsTokens says what is wrong with the tokens that are listed, "" if nothing is.
+// listsTokens says what is wrong with the listed tokens, "" if nothing is.
 func (e *env) listsTokens(t *testing.T, prefix string, want map[string]uint64) string {
 	t.Helper()
 	lister := e.clients[0].Store.(driver.TokenRetainer)

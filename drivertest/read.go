@@ -48,9 +48,9 @@ func testGet(t *testing.T, e *env) {
 	})
 }
 
-// testServers reads through one server what was written through another. A strong read
-// that one server answers by itself shows what others have long replaced: a lock that
-// is free although it is held, a session that is not there although it lives.
+// testServers reads records through one server that were written through another. A
+// strong read that one server answers by itself shows old records: a held lock as
+// free, a living session as absent.
 func testServers(t *testing.T, e *env) {
 	if len(e.h.Servers) < 2 {
 		t.Skip("the harness has one server: it cannot show a strong read that is stale")
@@ -115,7 +115,7 @@ func testServers(t *testing.T, e *env) {
 	})
 }
 
-// eachPair runs check with each server as the writer, and each other one as the reader.
+// eachPair runs check with each server as the writer, and each other server as the reader.
 func (e *env) eachPair(t *testing.T, check func(t *testing.T, writer, reader *client)) {
 	t.Helper()
 	for w, writer := range e.clients[:len(e.h.Servers)] {
@@ -266,8 +266,8 @@ func testKeys(t *testing.T, e *env) {
 	)
 	stored := map[string]driver.Record{}
 
-	// Each key is granted under the first token, though all the others are
-	// there: so no two are taken for one.
+	// Each key is granted under the first token, though all the others exist:
+	// so no two keys are one.
 	t.Run("Distinct", func(t *testing.T) {
 		for i, key := range keys {
 			c := e.clients[i%len(e.clients)]

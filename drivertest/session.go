@@ -23,7 +23,7 @@ func testSession(t *testing.T, e *env) {
 	t.Run("Late", e.sessionLate)
 }
 
-// sessionID returns the id of a session that nobody has opened.
+// sessionID returns the id of a session that was never opened.
 func (e *env) sessionID() string { return e.fresh("Session") }
 
 // opened returns a record for the Claim that opens a session.
@@ -42,8 +42,8 @@ func (e *env) closed(r driver.Record) driver.Record {
 	return next
 }
 
-// confirmed returns the record for the question to the session r whether it
-// holds a lock: beside those that were asked already.
+// confirmed returns the record that asks session r whether it holds a lock,
+// in addition to its earlier requests.
 func (e *env) confirmed(r driver.Record) driver.Record {
 	next := r.Clone()
 	request := e.request(driver.Confirm)
@@ -59,8 +59,7 @@ func (e *env) under(key, session string) driver.Record {
 	return next
 }
 
-// sessionRequests fills the list of a session: the longest that there may be, beside the
-// longest data.
+// sessionRequests fills the list of a session to its limit, with the longest data.
 func (e *env) sessionRequests(t *testing.T) {
 	holder, requester := e.clients[0], e.clients[1]
 	rec := e.claim(t, holder, e.opened())
@@ -127,7 +126,7 @@ func (e *env) sessionLock(t *testing.T) {
 	}
 }
 
-// sessionLife is the writes of a session's life, as life is those of a lock's.
+// sessionLife is the writes of a session's life, like life for a lock.
 var sessionLife = []step{
 	{"opening", opClaim, openingOf},
 	{"heartbeat", opSwap, (*env).beat},
@@ -147,7 +146,7 @@ func (e *env) sessionLate(t *testing.T) {
 	e.everyLate(t, sessionLife, func() string { return driver.SessionKey(e.sessionID()) })
 }
 
-// sessionsRefused checks that a store which says that it has no sessions has none.
+// sessionsRefused checks that a store that declares NoSessions refuses them.
 func (e *env) sessionsRefused(t *testing.T) {
 	c := e.clients[0]
 	store := c.Store // past the retries

@@ -55,7 +55,7 @@ func testWatch(t *testing.T, e *env) {
 		})
 	}
 
-	// A watch stands before its key is there, and outlives the hints that it gave.
+	// A watch may be set before its key exists, and outlives the hints that it gave.
 	t.Run("AgainAndAgain", func(t *testing.T) {
 		key := e.key()
 		w := e.watch(t, a, key)
@@ -93,9 +93,9 @@ func testWatch(t *testing.T, e *env) {
 	t.Run("Context", e.watchContext)
 }
 
-// watchAtOnce releases when Watch has returned: the release overtakes whatever Watch has
-// set up, unless Watch waited for it. Many a store sets up what tells of changes with the
-// first watch of a handle, so that a third of the handles have done nothing else so far.
+// watchAtOnce releases when Watch has returned: the release overtakes the watch's set-up,
+// unless Watch waited for it. Many stores set up notifications with the first watch of a
+// handle, so a third of the handles have done nothing else so far.
 func (e *env) watchAtOnce(t *testing.T) {
 	for i := range 60 {
 		rec := e.claim(t, e.clients[1], e.held(e.key()))
@@ -148,7 +148,7 @@ func (e *env) watchContext(t *testing.T) {
 		}
 	})
 
-	// At each place where the store looks at it: the watch stands, or it failed.
+	// At each place where the store checks it: the watch is set, or it failed.
 	t.Run("DoneDuring", func(t *testing.T) {
 		for i := range looks {
 			rec := e.claim(t, e.clients[1], e.held(e.key()))
@@ -248,7 +248,7 @@ func (w *watch) want(t *testing.T, e *env) {
 	}
 }
 
-// drain forgets a hint that has come.
+// drain drops a pending hint.
 func (w *watch) drain() {
 	select {
 	case <-w.hints:

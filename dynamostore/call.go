@@ -25,7 +25,7 @@ func call[In, Out any](ctx context.Context, s *Store, op func(context.Context, *
 		}
 		o.HTTPClient = calmClient{o.HTTPClient}
 		o.APIOptions = append(slices.Clip(o.APIOptions), func(stack *middleware.Stack) error {
-			// The last step before the client for HTTP: it is not reached without
+			// The last step before the HTTP client: it is not reached without
 			// credentials, an endpoint, or a signature.
 			return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("TenureSent",
 				func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {

@@ -53,7 +53,7 @@ func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding 
 	return append(append(all, s.cluster(ctx)...), s.rights(ctx)...)
 }
 
-// encryption looks at the endpoints, which are https: for a client with TLS.
+// encryption checks the endpoints, which are https: for a client with TLS.
 func encryption(endpoints []string) driver.Finding {
 	encrypted := false
 	var hosts []string
@@ -88,7 +88,7 @@ func quota(endpoint string, s *clientv3.StatusResponse) driver.Finding {
 	return f
 }
 
-// cluster looks at what all members have in common.
+// cluster examines what all members have in common.
 func (s *Store) cluster(ctx context.Context) (all []driver.Finding) {
 	if list, err := s.client.MemberList(ctx); err == nil {
 		voting := 0
@@ -134,8 +134,8 @@ func (s *Store) cluster(ctx context.Context) (all []driver.Finding) {
 // absent is a key of the store that has no record.
 func (s *Store) absent() string { return s.prefix + "r/" + driver.OwnPrefix + "doctor/" + rand.Text() }
 
-// rights tries a write whose condition cannot hold: who may not write learns so before
-// etcd looks at the condition.
+// rights tries a write whose condition cannot hold: etcd checks the permission before
+// the condition.
 func (s *Store) rights(ctx context.Context) []driver.Finding {
 	key := s.absent()
 	_, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", -1)).

@@ -18,7 +18,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// failed returns the error of a request, marked for what is certain about it.
+// failed returns the error of a request, marked with what is certain.
 func (s *Store) failed(err error) error {
 	if s.life.Ended() {
 		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
@@ -26,8 +26,8 @@ func (s *Store) failed(err error) error {
 	return fmt.Errorf("etcd: %w", s.heard.behind(sorted(err)))
 }
 
-// heard remembers why the attempts of a client fail. Its requests are tried again until their
-// contexts end, and then tell no more than that.
+// heard remembers why the attempts of a client fail. The client tries requests again until
+// their contexts end, and then reports only that.
 type heard struct{ last atomic.Pointer[error] }
 
 // note is an interceptor of each attempt, those to authenticate included.
@@ -42,8 +42,8 @@ func (h *heard) note(ctx context.Context, method string, req, reply any, conn *g
 	return err
 }
 
-// behind returns what is known of the cause of a request that ran out of time: the last error
-// since there was an answer. Else it returns err.
+// behind returns the known cause of a timeout: the last error since the last answer.
+// Otherwise it returns err.
 func (h *heard) behind(err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && status.Code(err) != codes.DeadlineExceeded {
 		return err
@@ -56,7 +56,7 @@ func (h *heard) behind(err error) error {
 	return &knownError{strings.TrimPrefix(text, "last connection error: "), err}
 }
 
-// knownError is the end of a context, and what is known of why no answer came before it.
+// knownError is the end of a context, with the known cause of the missing answer.
 type knownError struct {
 	text string
 	err  error
@@ -85,8 +85,8 @@ var refusals = []struct {
 	{rpctypes.ErrGRPCNotSupportedForLearner, nil, "this member is a learner: name the others as endpoints"},
 }
 
-// sorted marks an error of the client. What is not known to be a refusal may have been
-// carried out.
+// sorted marks an error of the client. A request may have been carried out unless the
+// error is a known refusal.
 func sorted(err error) error {
 	for _, r := range refusals {
 		if is(err, r.err) {
@@ -110,7 +110,7 @@ func sorted(err error) error {
 	return err
 }
 
-// is reports whether err is one of etcd's, which come as such, or as those of gRPC.
+// is reports whether err is an error of etcd, which may come as an error of gRPC.
 func is(err, target error) bool {
 	if errors.Is(err, target) {
 		return true

@@ -26,7 +26,7 @@ import (
 // gRPC has tested its connection, and closed it if nothing came back.
 const avoidFor = keepAliveTime + keepAliveTimeout
 
-// policyName is the name by which gRPC knows the policy.
+// policyName is the name of the policy in gRPC.
 const policyName = "tenure_answering_members"
 
 func init() {
@@ -42,7 +42,7 @@ func answeringMembers() []grpc.DialOption {
 	}
 }
 
-// builder has package base see the members, for which etcd's client uses another field.
+// builder passes the members to package base, since etcd's client uses another field for them.
 type builder struct{ balancer.Builder }
 
 func (b builder) Build(conn balancer.ClientConn, options balancer.BuildOptions) balancer.Balancer {
@@ -59,8 +59,8 @@ func (f flat) UpdateClientConnState(state balancer.ClientConnState) error {
 	return f.Balancer.UpdateClientConnState(state)
 }
 
-// policy makes pickers. The members whose connections stand change seldom; then all are
-// thought to answer.
+// policy makes pickers. The connected members change seldom; after a change all of them
+// count as answering.
 type policy struct{}
 
 // Build implements [base.PickerBuilder].
@@ -82,7 +82,7 @@ type picker struct {
 	next    atomic.Uint64
 }
 
-// member is one whose connection stands.
+// member is a connected member.
 type member struct {
 	conn    balancer.SubConn
 	avoided atomic.Int64 // until then, as the time since the picker began

@@ -8,7 +8,7 @@ import (
 	"github.com/tenurelock/tenure/driver/versioned"
 )
 
-// state is a record as it stood at a revision of etcd.
+// state is a record as it was at a revision of etcd.
 type state struct {
 	rec driver.Record // zero if there is no record
 	rev int64         // in which it was written last; 0: there is no record

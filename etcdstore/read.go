@@ -150,8 +150,8 @@ func (s *Store) ask(ctx context.Context, ops []clientv3.Op) ([]*etcdserverpb.Res
 	return out.Responses, nil
 }
 
-// bound returns a context that ends with the store as well. A client of the store's own
-// ends its calls by itself when it is closed.
+// bound returns a context that ends with the store as well. The store's own client ends
+// its calls when it is closed.
 func (s *Store) bound(ctx context.Context) (context.Context, func()) {
 	if s.own {
 		return ctx, func() {}

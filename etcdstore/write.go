@@ -14,7 +14,7 @@ import (
 	"github.com/tenurelock/tenure/driver/versioned"
 )
 
-// maxInline is the longest data that are kept within the record. Longer ones would be
+// maxInline is the longest data that are kept within the record. Longer data would be
 // stored again with each heartbeat.
 const maxInline = 4 << 10
 
@@ -39,7 +39,7 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	return s.writer.Delete(ctx, prev)
 }
 
-// write takes a step in one transaction, whose answer has the record if it is in another
+// write makes a step in one transaction, whose answer has the record if it is in another
 // state.
 func (s *Store) write(ctx context.Context, key string, was state, step versioned.Step) (is state, missed bool, err error) {
 	ctx, done := s.bound(ctx)

@@ -42,7 +42,7 @@ func ofGRPC(err error) bool {
 
 // writeFault is fault for a write. A condition that did not hold is one of the errors of
 // package objectmap, which say for certain that nothing was written. A conflict (409) does not:
-// of that the service says only that another request was under way.
+// it says only that another request was under way.
 func (o *objects) writeFault(ctx context.Context, err error) error {
 	if status, reason := answerOf(err); status == http.StatusPreconditionFailed && reason != orgPolicy {
 		return fmt.Errorf("%w: %w", objectmap.ErrMismatch, brief(err))
@@ -76,8 +76,8 @@ const (
 	noCredits = "there are no credentials, or they are no longer valid; set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login, or give the machine a service account"
 )
 
-// reasons are what an answer means, by its reason. Those are of
-// https://cloud.google.com/storage/docs/json_api/v1/status-codes. What is not here is sorted
+// reasons are the meanings of answers by reason:
+// https://cloud.google.com/storage/docs/json_api/v1/status-codes. Any other reason is sorted
 // by its status.
 var reasons = map[string]struct {
 	means  objectmap.Meaning
@@ -133,11 +133,11 @@ func explain(err error) (objectmap.Meaning, string) {
 	return unknown, ""
 }
 
-// maxBrief is how much is shown of an answer that is no JSON.
+// maxBrief is how much is shown of an answer that is not JSON.
 const maxBrief = 200
 
-// brief returns the error with a short text: that of the client repeats the URL of the
-// request, or has all of an answer.
+// brief returns the error with a short text: the client's text repeats the URL of the
+// request, or the whole answer.
 func brief(err error) error {
 	if answer := (*googleapi.Error)(nil); errors.As(err, &answer) {
 		text := fmt.Sprintf("%d", answer.Code)

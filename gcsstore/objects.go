@@ -31,7 +31,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// objects are those of a bucket, for package objectmap.
+// objects are the objects of a bucket, for package objectmap.
 type objects struct {
 	handle *storage.BucketHandle
 	bucket string
@@ -47,7 +47,7 @@ func newObjects(client *storage.Client, bucket string, drop func()) *objects {
 	return &objects{handle: handle, bucket: bucket, Idle: objectmap.NewIdle(drop)}
 }
 
-// conditions returns those of a tag.
+// conditions returns the conditions for a tag.
 func conditions(tag string) (storage.Conditions, error) {
 	if tag == "" {
 		return storage.Conditions{DoesNotExist: true}, nil
@@ -59,7 +59,7 @@ func conditions(tag string) (storage.Conditions, error) {
 	return storage.Conditions{GenerationMatch: generation}, nil
 }
 
-// tagOf returns the tag of a generation, "" if the server has told none.
+// tagOf returns the tag of a generation, "" if the server has returned none.
 func tagOf(generation int64) string {
 	if generation <= 0 {
 		return ""
@@ -77,8 +77,9 @@ func (o *objects) Get(ctx context.Context, name string) (body []byte, tag string
 		return nil, "", o.fault(ctx, err)
 	}
 	defer r.Close() //nolint:errcheck // all was read, or an error is returned
-	// When the answer breaks off the client asks for the rest of that generation. If that is
-	// gone it says that the object is: another one may have taken its place.
+	// When the answer is cut off, the client asks for the rest of that generation. If the
+	// generation is gone, it reports that the object is gone: another may have taken its
+	// place.
 	body, err = io.ReadAll(io.LimitReader(r, maxBody+1))
 	switch {
 	case err != nil:
@@ -116,10 +117,10 @@ func upload(ctx context.Context, to *storage.ObjectHandle, body []byte) (*storag
 	w := to.NewWriter(ctx)
 	w.ChunkSize = 0 // else it keeps 16 MiB to send it again, and sends long bodies in parts
 	w.ContentType, w.CacheControl = contentType, noCache
-	// The server compares it with what has come, and writes nothing else.
+	// The server compares it with the received body, and writes only that.
 	w.CRC32C, w.SendCRC32C = crc32.Checksum(body, castagnoli), true
 	_, err := w.Write(body)
-	// After an error of the write it does not end the body, and returns that of the server.
+	// After an error of the write it does not end the body, and returns the server's error.
 	if closed := w.Close(); closed != nil {
 		err = closed
 	}

@@ -28,8 +28,8 @@ var (
 	configMaps = resource{"/api/v1", "configmaps"}
 )
 
-// client makes requests of an API server, each once: client-go would repeat those that
-// are answered by 429 or that a server asks to repeat. It logs nothing.
+// client sends requests to an API server, each once: client-go would repeat a request
+// that is answered by 429 or that the server asks to repeat. It logs nothing.
 type client struct {
 	rest *rest.RESTClient
 	http *http.Client
@@ -49,8 +49,8 @@ func newClient(config *rest.Config) (*client, error) {
 	return &client{r, h}, err
 }
 
-// drop closes the connections that nobody uses: what has forgotten one of them has mostly
-// forgotten them all.
+// drop closes idle connections: a network that has dropped one of them has mostly dropped
+// them all.
 func (c *client) drop() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
 func silent(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }
@@ -105,7 +105,7 @@ func (c *client) patch(ctx context.Context, of resource, namespace, name string,
 	return c.do(ctx, r.SetHeader("Content-Type", string(types.MergePatchType)), in, out)
 }
 
-// remove deletes an object, that of the given resourceVersion alone if it is not empty.
+// remove deletes an object, only at the given resourceVersion if that is not empty.
 func (c *client) remove(ctx context.Context, of resource, namespace, name, rev string) error {
 	var options metav1.DeleteOptions
 	options.APIVersion, options.Kind = "v1", "DeleteOptions"

@@ -32,7 +32,7 @@ func Config(kubeconfig, context string) (config *rest.Config, namespace string, 
 		return nil, "", noConfig(fmt.Errorf("there is no context %q: see kubectl config get-contexts", context), kubeconfig)
 	}
 	if kubeconfig != "" {
-		// Not the cluster of the pod, for a file that names none.
+		// Not the cluster of the pod, if a file names no cluster.
 		from = clientcmd.NewNonInteractiveClientConfig(all, context, overrides, rules)
 	}
 	if config, err = from.ClientConfig(); err == nil {

@@ -19,8 +19,8 @@ import (
 const (
 	// diagnosisPatience bounds the questions to an API server, all of them together.
 	diagnosisPatience = 15 * time.Second
-	// mostLocks bounds how many locks are read to find who has written them. Each page of a
-	// list reads all Leases.
+	// mostLocks bounds how many locks are read to find which clients have written them.
+	// Each page of a list reads all Leases.
 	mostLocks = 1000
 )
 
@@ -54,7 +54,7 @@ func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding 
 	return append(all, s.writers(ctx)...)
 }
 
-// version says which server answers. It is not ok if there was no answer to go by.
+// version says which server answers. It is not ok if there was no usable answer.
 func (s *Store) version(ctx context.Context) (f driver.Finding, ok bool) {
 	var is struct{ GitVersion string }
 	err := s.calls.do(ctx, s.calls.rest.Get().AbsPath("/version").MaxRetries(0), nil, &is)
@@ -72,7 +72,7 @@ func (s *Store) version(ctx context.Context) (f driver.Finding, ok bool) {
 		"server"), true
 }
 
-// encryption says besides that another server could get the credentials.
+// encryption also says whether another server could get the credentials.
 func (s *Store) encryption() driver.Finding {
 	host := s.server.Hostname()
 	if s.server.Scheme == "https" && s.unchecked && !driver.Near(host) {
@@ -133,7 +133,7 @@ func (s *Store) missing(ctx context.Context) (map[string][]string, error) {
 	return all, nil
 }
 
-// rights says what is to be thought of rights that are missing.
+// rights assesses missing rights.
 func rights(namespace, user string, missing map[string][]string) (all []driver.Finding) {
 	if user == "" {
 		user = "the credentials"
@@ -172,7 +172,8 @@ func rights(namespace, user string, missing map[string][]string) (all []driver.F
 	return all
 }
 
-// writers looks at who has written the locks. What cannot be listed the rights have told.
+// writers finds which clients have written the locks. If they cannot be listed, rights has
+// reported that.
 func (s *Store) writers(ctx context.Context) (all []driver.Finding) {
 	if s.options.SharedLease {
 		if locks, err := s.locks(ctx); err == nil {
@@ -208,8 +209,8 @@ func (s *Store) locks(ctx context.Context) (all []driver.Record, err error) {
 	return all, nil
 }
 
-// electors says which locks other clients have. Tenure knows no more of these than their
-// Leases tell.
+// electors says which locks other clients have. Tenure knows these clients only from
+// their Leases.
 func electors(locks []driver.Record) driver.Finding {
 	theirs, held, example := 0, 0, driver.Record{}
 	for _, rec := range locks {
@@ -272,8 +273,8 @@ func (s *Store) apart(other *Store, locks []driver.Record) []driver.Finding {
 // DefaultRole is the name of the Role by default.
 const DefaultRole = "tenure"
 
-// roleForm is narrower than the rule of Kubernetes, by which people would have to quote
-// what they write into a shell.
+// roleForm is narrower than the rule of Kubernetes, which allows names that a shell
+// needs quoted.
 var roleForm = pattern(`^[A-Za-z0-9]+([-_.:]+[A-Za-z0-9]+)*$`)
 
 const maxRole = 253

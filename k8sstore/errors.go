@@ -17,7 +17,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// failed returns the error of a request, marked for what is certain about it.
+// failed returns the error of a request, marked with what is certain.
 func (s *Store) failed(err error) error {
 	if s.life.Ended() {
 		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
@@ -73,8 +73,8 @@ func unsent(err error) error {
 	return err
 }
 
-// mismatch reports whether the API server has said that the object does not stand as the
-// write has it.
+// mismatch reports whether the API server has said that the object is not in the state
+// that the write names.
 func mismatch(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }

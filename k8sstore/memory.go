@@ -12,7 +12,7 @@ import (
 	"github.com/tenurelock/tenure/driver/versioned"
 )
 
-// state is a record as it stood in an object.
+// state is a record as an object had it.
 type state struct {
 	rec driver.Record // zero if there is no record
 	rev string        // the resourceVersion; empty: there is no object
@@ -46,7 +46,7 @@ func (s state) Kept() (state, bool) {
 func (s state) Overtakes(other state) bool { return later(s.rev, other.rev) }
 
 // later reports whether a resourceVersion is known to be later than another one. They are
-// numbers, and ascend, in all API servers on etcd; nothing but the use of memory rests on
+// numbers, and ascend, in all API servers on etcd; only the use of the memory depends on
 // that.
 func later(a, b string) bool {
 	x, errA := strconv.ParseUint(a, 10, 64)

@@ -14,15 +14,15 @@ import (
 )
 
 // The names of objects are DNS-1123 subdomains: at most 253 lower-case letters, digits,
-// dashes and dots. Below the prefix, which ends with a dot, a name has none, so that the
-// names of one store are never those of another whose prefix is longer.
+// dashes and dots. After the prefix, which ends with a dot, a name has no dot, so that
+// the names of one store are never the names of a store with a longer prefix.
 const (
 	maxObjectName = 253
-	// maxPlain is the longest key that is a name by itself, behind the longest prefix.
+	// maxPlain is the longest key that is a name without a hash, after the longest prefix.
 	maxPlain = 150
 	// maxSlug is how much of another key is still to be read in its name.
 	maxSlug = 40
-	// hashMark stands before the hash of a key. No key that is a name by itself has it.
+	// hashMark precedes the hash of a key. No key that is a name without a hash contains it.
 	hashMark = "--"
 )
 
@@ -32,8 +32,8 @@ var (
 	noNameForm    = pattern(`[^a-z0-9]+`)
 )
 
-// pattern returns a function that compiles the expression at its first call: a program may have
-// this store, and use another one.
+// pattern returns a function that compiles the expression at its first call: a program may
+// import this store, and use another.
 func pattern(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
@@ -54,8 +54,8 @@ func (s *Store) object(key string) string {
 	return s.options.Prefix + nameOf(key)
 }
 
-// nameOf returns a part of a name for a key: the key itself if it can be one, and else
-// what can be read of it, and 160 bits of a hash of it.
+// nameOf returns a part of a name for a key: the key itself if it is valid, and
+// otherwise its readable part, and 160 bits of its hash.
 func nameOf(key string) string {
 	if len(key) <= maxPlain && plainForm().MatchString(key) {
 		return key
@@ -82,7 +82,7 @@ const (
 
 var kindForm = pattern(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
 
-// kindOf returns the kind of a key: "lock", or what stands behind the OwnPrefix.
+// kindOf returns the kind of a key: "lock", or the part after OwnPrefix.
 func kindOf(key string) string {
 	rest, own := strings.CutPrefix(key, driver.OwnPrefix)
 	if !own {

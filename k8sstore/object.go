@@ -30,15 +30,15 @@ const (
 	noteKey = domain + "key"
 	// noteRecord is the record, as text of package recordcodec, without long data.
 	noteRecord = domain + "record"
-	// noteToken is the token of the record, or the last one of Tenure's if another client
-	// has written the Lease since.
+	// noteToken is the token of the record, or Tenure's last token if another client has
+	// written the Lease since.
 	noteToken = domain + "token"
-	// noteWritten is the stamp of the spec that stands beside the record. If that of the
-	// Lease is another one, another client has written it.
+	// noteWritten is the stamp of the spec that belongs to the record. If the spec of
+	// the Lease has another stamp, another client has written it.
 	noteWritten = domain + "written"
-	// noteWake changes with each write that somebody waits for.
+	// noteWake changes with each write that waiters must see.
 	noteWake = domain + "wake"
-	// noteParts says what is kept in objects of its own.
+	// noteParts lists the parts that are kept in objects of their own.
 	noteParts = domain + "parts"
 
 	labelStore = domain + "store" // the prefix of the store, without its last dot
@@ -57,8 +57,8 @@ type part struct {
 	Sum  string `json:"sum"` // SHA-256 of what is in it
 }
 
-// write is the patch that changes a Lease, and all of a new one. What is nil in an
-// annotation is removed by it.
+// write is the patch that changes a Lease, or a whole new Lease. It removes an
+// annotation that is nil.
 type write struct {
 	APIVersion string       `json:"apiVersion"`
 	Kind       string       `json:"kind"`
@@ -74,8 +74,8 @@ type writeMeta struct {
 	Annotations     map[string]*string `json:"annotations"`
 }
 
-// encode returns what writes the record in the place of another state, and what that
-// makes of it. What stands in parts is not in the text.
+// encode returns the write that replaces a state with the record, and the resulting
+// state. The text does not contain parts.
 func (s *Store) encode(is *state, rec driver.Record, text string, apart parts, wakes bool, now time.Time) (write, state) {
 	becomes := state{rec: rec, parts: apart, wake: is.wake, spec: s.specOf(is, rec, now)}
 	if wakes || !is.found() {
@@ -116,7 +116,7 @@ func (s *Store) encode(is *state, rec driver.Record, text string, apart parts, w
 func (s *Store) label() string { return strings.TrimSuffix(s.options.Prefix, ".") }
 
 // specOf returns the spec as an elector of client-go would fill it. Its times are for
-// people, and for electors, who watch them change; nothing here goes by them.
+// people, and for electors, which watch them change; Tenure does not use them.
 func (s *Store) specOf(is *state, rec driver.Record, now time.Time) v1.LeaseSpec {
 	now = now.UTC().Truncate(time.Microsecond)
 	if was := is.spec.RenewTime; was != nil && was.Equal(&metav1.MicroTime{Time: now}) {
@@ -155,8 +155,8 @@ func wholeSeconds(d time.Duration) int32 {
 	return int32(min(max(n, 1), math.MaxInt32)) //nolint:gosec // it is between the two
 }
 
-// stamp stands for a spec: for a heartbeat of its holder, a release, or a change of
-// holder. It has the form of a version.
+// stamp identifies a spec: it differs after a heartbeat of its holder, a release,
+// or a change of holder. It has the form of a version.
 func stamp(spec *v1.LeaseSpec) string {
 	var all strings.Builder
 	at := func(t *metav1.MicroTime) int64 {
@@ -186,7 +186,7 @@ const stampBegin = "lease-"
 // another client wrote last, such as an elector of client-go.
 func Foreign(rec driver.Record) bool { return strings.HasPrefix(rec.Version, stampBegin) }
 
-// decode returns the state of a Lease. What stands in parts is not in its record yet: see
+// decode returns the state of a Lease. Its record does not have the parts yet: see
 // [Store.complete].
 func (s *Store) decode(key string, o *v1.Lease) state {
 	is := state{rev: o.ResourceVersion, wake: o.Annotations[noteWake], spec: o.Spec}
@@ -226,7 +226,7 @@ func (s *Store) understand(key string, o *v1.Lease, is *state) (rec driver.Recor
 	return rec, checkOwn(key, token, rec, is.parts.Record != nil)
 }
 
-// checkOwn returns an error unless a record is that of the annotations beside it.
+// checkOwn returns an error unless a record matches the other annotations.
 func checkOwn(key string, token uint64, rec driver.Record, absent bool) error {
 	switch {
 	case absent:
@@ -238,9 +238,9 @@ func checkOwn(key string, token uint64, rec driver.Record, absent bool) error {
 	return nil
 }
 
-// foreignRecord returns what a Lease says that another client wrote. That is a change of
-// holder, so it has the token after the last one of Tenure's, although that client gave
-// it none. The data of the lock are those that Tenure left.
+// foreignRecord returns the record of a Lease that another client wrote. That is a
+// change of holder, so it has the token after Tenure's last, although that client
+// granted none. The data of the lock are the last of Tenure's.
 func foreignRecord(key string, o *v1.Lease, floor uint64) (rec driver.Record, err error) {
 	rec = driver.Record{Key: key, Version: stamp(&o.Spec), Token: min(floor, driver.MaxToken-1) + 1, State: driver.Released, Lease: time.Second}
 	if left, err := recordcodec.DecodePart(o.Annotations[noteRecord]); err == nil {
@@ -274,8 +274,8 @@ func cut(text string, most int) string {
 	return text[:most]
 }
 
-// markOf returns what a watch compares: it changes whenever somebody waits for what has
-// changed, and with no heartbeat.
+// markOf returns what a watch compares: it changes with every change that waiters must
+// see, and with no heartbeat.
 func markOf(o *v1.Lease) string {
 	now := stamp(&o.Spec)
 	switch h := o.Spec.HolderIdentity; {
@@ -287,7 +287,7 @@ func markOf(o *v1.Lease) string {
 	return "held by another client"
 }
 
-// unreadable marks an error of what stands in a Lease.
+// unreadable marks an error of the content of a Lease.
 func (s *Store) unreadable(key string, err error) error {
 	return fmt.Errorf("lease %s/%s: %w: %w", s.namespace, s.object(key), driver.ErrUnreadable, err)
 }

@@ -37,13 +37,13 @@ const (
 	partPrefix = "part." // of names, behind the prefix of the store
 	partEntry  = "part"  // the entry of the ConfigMap
 	// labelOf has the hash of the key, and labelBase the resourceVersion of the Lease
-	// that the write for which the part was made replaces.
+	// that the part's write replaces.
 	labelOf   = domain + "of"
 	labelBase = domain + "base"
 	noBase    = "none"
 )
 
-// configMap is what is used of one.
+// configMap has the used fields of a ConfigMap.
 type configMap struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -57,8 +57,8 @@ func sumOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// putPart writes a part for a Lease that stands in the given state. Whatever its error,
-// the Lease was not written.
+// putPart writes a part for a Lease in the given state. Whatever its error, the Lease
+// was not written.
 func (s *Store) putPart(ctx context.Context, is *state, key string, content []byte) (*part, error) {
 	base := is.rev
 	if base == "" {
@@ -75,7 +75,7 @@ func (s *Store) putPart(ctx context.Context, is *state, key string, content []by
 	return p, nil
 }
 
-// part reads one. The error matches ErrNotFound if it is gone.
+// part reads a part. The error matches ErrNotFound if it is gone.
 func (s *Store) part(ctx context.Context, p *part) ([]byte, error) {
 	var o configMap
 	switch err := s.calls.get(ctx, configMaps, s.namespace, p.Name, nil, &o); {
@@ -92,10 +92,10 @@ func (s *Store) part(ctx context.Context, p *part) ([]byte, error) {
 }
 
 // partsOf returns the parts of a key that no write can name any more after a write that
-// replaces the given state. It is called before that write, which takes place only if the
-// state has stood until then. So each part that is there by now was made for that state,
-// and is late, or for an earlier one. Those for a Lease that was to be created are left:
-// somebody may still create it when this one was deleted.
+// replaces the given state. It is called before that write, which succeeds only if the
+// state has not changed until then. So each part that exists now was made for that state,
+// and is late, or for an earlier state. Parts for a Lease to be created stay: it may
+// still be created after this one was deleted.
 func (s *Store) partsOf(ctx context.Context, key string) []string {
 	var list struct {
 		Items []struct {
@@ -115,8 +115,8 @@ func (s *Store) partsOf(ctx context.Context, key string) []string {
 	return names
 }
 
-// dropParts removes objects that nothing names, but those that are kept. What it does not
-// manage to remove waits for the next write of long data.
+// dropParts removes objects that nothing names, except the given ones. Objects that it
+// cannot remove stay until the next write of long data.
 func (s *Store) dropParts(ctx context.Context, keep parts, names ...string) {
 	for _, name := range names {
 		if keep.Data != nil && keep.Data.Name == name || keep.Record != nil && keep.Record.Name == name {
@@ -137,7 +137,7 @@ func (p parts) names() (all []string) {
 }
 
 // lay writes the parts of a record that is to replace a state, and returns the text of
-// what is left. Those that it has written are to be dropped if the Lease is not.
+// the rest. The caller drops them if the Lease is not written.
 func (s *Store) lay(ctx context.Context, is *state, rec driver.Record) (text string, apart, written parts, old []string, err error) {
 	rest := rec
 	if len(rec.Data) > maxInline {
@@ -172,11 +172,11 @@ func (s *Store) lay(ctx context.Context, is *state, rec driver.Record) (text str
 	return text, apart, written, append(old, is.parts.names()...), nil
 }
 
-// mostText bounds what is unpacked.
+// mostText bounds the unpacked text.
 const mostText = 8 << 20
 
-// complete reads what the record of a state has in parts. Gone says that one of them is
-// not there: the Lease has changed since it was read, or somebody has deleted it.
+// complete reads the parts of the record of a state. Gone says that a part is missing:
+// the Lease has changed since it was read, or the part was deleted.
 func (s *Store) complete(ctx context.Context, key string, is *state) (gone bool, err error) {
 	if is.err != nil {
 		return false, nil

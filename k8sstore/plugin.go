@@ -15,12 +15,12 @@ import (
 
 // plugin bounds requests whose credentials come from an exec plugin of the kubeconfig.
 // client-go runs that program before it sends a request, one at a time, and waits for its
-// end whatever the context says: without a bound a plugin that hangs would hold up every
-// call, and the opening of the store, for ever.
+// end regardless of the context: without a bound a hanging plugin would block every call,
+// and the opening of the store, for ever.
 //
-// It cannot end the program, which client-go has started. Requests that were given up wait
-// on behind it; as long as there is one of them, no other joins them. So there are never more
-// than were under way when the plugin began to hang.
+// It cannot end the program, which client-go has started. Abandoned requests keep waiting for
+// it; as long as there is one, no other joins them. So there are never more than were under
+// way when the plugin began to hang.
 type plugin struct {
 	next http.RoundTripper // asks the plugin, and then sends
 	name string
@@ -43,7 +43,7 @@ func (e *pluginError) Error() string {
 
 func (e *pluginError) Unwrap() error { return e.err }
 
-// progress is how far a request has come.
+// progress is the progress of a request.
 type progress struct{ atomic.Int32 }
 
 const (
@@ -54,7 +54,7 @@ const (
 
 type progressKey struct{}
 
-// boundPlugin returns the client of a config, and has it be bound if there is a plugin. The
+// boundPlugin returns the client of a config, and bounds it if there is a plugin. The
 // config must be the caller's own.
 func boundPlugin(config *rest.Config) (*http.Client, error) {
 	if config.ExecProvider == nil {
@@ -135,7 +135,7 @@ func (p *plugin) ended() {
 	}
 }
 
-// credited gets the requests for which there are credentials.
+// credited gets the requests that have credentials.
 type credited struct{ next http.RoundTripper }
 
 func (c credited) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -23,7 +23,7 @@ const (
 	pageSize = 200
 	// chunkSize is how many objects it asks for at once.
 	chunkSize = 500
-	// maxReads bounds how often one call reads a record whose parts go meanwhile.
+	// maxReads bounds how often one call reads a record whose parts disappear meanwhile.
 	maxReads = 3
 )
 
@@ -94,7 +94,7 @@ func (s *Store) readAll(ctx context.Context, key string, c driver.Consistency) (
 	return state{}, fmt.Errorf("lease %s/%s changes faster than it can be read: try again", s.namespace, s.object(key))
 }
 
-// judged returns a state whose error says where it is.
+// judged returns a state whose error names its Lease.
 func (s *Store) judged(key string, is state) state {
 	if is.err != nil {
 		is.rec, is.err = driver.Record{}, s.unreadable(key, is.err)

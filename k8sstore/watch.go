@@ -15,12 +15,12 @@ import (
 	"k8s.io/api/coordination/v1"
 )
 
-// setUpPatience bounds how long a watch may take to stand: a connection that has died says
+// setUpPatience bounds how long a watch may take to be set: a dead connection reports
 // nothing.
 const setUpPatience = 15 * time.Second
 
-// watchSeconds is how long the API server keeps a watch. It ends one by itself after half
-// an hour or more, but not one whose client it has lost.
+// watchSeconds is how long the API server keeps a watch. It ends a watch by itself after
+// half an hour or more, but not a watch whose client is gone.
 const watchSeconds = 1800
 
 // Watch has hint called after each change of key that [driver.Watcher] names. It watches
@@ -42,15 +42,15 @@ func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func()
 	})
 }
 
-// watchEvent is what a watch tells.
+// watchEvent is an event of a watch.
 type watchEvent struct {
 	Type   string          `json:"type"`
 	Object json.RawMessage `json:"object"`
 }
 
 // watchOnce watches until the API server ends the watch, or the connection. It begins
-// with a list, which says from which state of the namespace on there is something to be
-// told, also where there is no Lease yet.
+// with a list, which returns the state of the namespace from which on the watch reports
+// changes, also if there is no Lease yet.
 func (s *Store) watchOnce(ctx context.Context, key string, hint, standing func()) error {
 	only := "metadata.name=" + s.object(key)
 	var list leaseList

@@ -16,7 +16,7 @@ import (
 	"github.com/tenurelock/tenure/driver/versioned"
 )
 
-// errMissed says that a record does not stand as a write has it.
+// errMissed says that a record is not in the state that a write names.
 var errMissed = errors.New("the record has changed meanwhile")
 
 // Claim writes next if its key is absent or released. Without knowledge of the key it
@@ -63,7 +63,8 @@ func (s *Store) guard(is *state, do versioned.Step) error {
 	return nil
 }
 
-// write takes a step, and reads what is there if the API server has refused it for that.
+// write makes a step, and reads the current state if the API server has refused it because of
+// that.
 func (s *Store) write(ctx context.Context, key string, was state, do versioned.Step) (is state, missed bool, err error) {
 	if err := s.guard(&was, do); err != nil {
 		return is, false, err
@@ -97,7 +98,7 @@ func (s *Store) apply(ctx context.Context, is *state, do versioned.Step) (state,
 	if err != nil {
 		return state{}, driver.NotApplied(err) // nothing names what it may have written
 	}
-	// The wall clock is for people alone: see specOf.
+	// The wall clock is only for people: see specOf.
 	change, becomes := s.encode(is, do.Record, text, apart, do.Wakes, time.Now())
 	var o v1.Lease
 	if is.found() {
@@ -116,8 +117,8 @@ func (s *Store) apply(ctx context.Context, is *state, do versioned.Step) (state,
 	return becomes, nil
 }
 
-// missed returns errMissed if the API server has said that the Lease does not stand as it
-// was taken to, and else what is certain about the error.
+// missed returns errMissed if the API server has said that the Lease is in another state,
+// and otherwise the error, marked with what is certain.
 func (s *Store) missed(is *state, err error) error {
 	if mismatch(err) || is.found() && apierrors.IsNotFound(err) {
 		return errMissed

@@ -21,7 +21,7 @@ import (
 // have left the process is an *unsentError.
 func call[In, Out any](ctx context.Context, o *objects, op func(context.Context, *In, ...func(*s3.Options)) (*Out, error), in *In) (*Out, error) {
 	sent := false
-	// The last step before the client for HTTP: it is not reached without credentials, an
+	// The last step before the HTTP client: it is not reached without credentials, an
 	// endpoint, or a signature.
 	sending := middleware.DeserializeMiddlewareFunc("TenureSent",
 		func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
@@ -53,9 +53,9 @@ type unsentError struct{ error }
 
 func (e *unsentError) Unwrap() error { return e.error }
 
-// wire is an HTTP client to whose requests the SDK does not close the body: net/http may
-// still read it when the answer has begun, and would then close the connection under the
-// answer. See https://github.com/aws/aws-sdk-go-v2/issues/2737.
+// wire is an HTTP client that keeps the SDK from closing the body of a request: net/http
+// may still read it when the answer has begun, and would then close the connection under
+// the answer. See https://github.com/aws/aws-sdk-go-v2/issues/2737.
 type wire struct{ s3.HTTPClient }
 
 func (w wire) Do(r *http.Request) (*http.Response, error) {
@@ -65,7 +65,7 @@ func (w wire) Do(r *http.Request) (*http.Response, error) {
 	return w.HTTPClient.Do(r)
 }
 
-// connections are those of a store.
+// connections are the connections of a store.
 type connections struct {
 	http s3.HTTPClient
 	*objectmap.Idle

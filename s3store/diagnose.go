@@ -30,7 +30,7 @@ const (
 	mostWays = 8
 	// So many writers write one object at once, for so many rounds.
 	raceWriters, raceRounds = 16, 20
-	// month is one of 30 days.
+	// month has 30 days.
 	month = 30 * 24 * time.Hour
 )
 
@@ -58,7 +58,7 @@ func (s *Store) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding 
 	return append(all, s.race(raced, endpoint.Hostname()))
 }
 
-// endpoint returns the address of the server, an empty one if nobody knows.
+// endpoint returns the address of the server, or an empty one if it is not known.
 func (s *Store) endpoint(ctx context.Context) url.URL {
 	o := s.objects.client.Options()
 	resolved, err := o.EndpointResolverV2.ResolveEndpoint(ctx, s3.EndpointParameters{
@@ -82,7 +82,7 @@ func unasked(check, right string, err error) driver.Finding {
 	return driver.Warn(check, "it is not known: %v", err).Advise("try again")
 }
 
-// lifecycle looks for a rule that removes records, or moves them where they cannot be read.
+// lifecycle finds rules that remove records, or move them to where they cannot be read.
 func (s *Store) lifecycle(ctx context.Context) driver.Finding {
 	const check = "lifecycle"
 	out, err := call(ctx, s.objects, s.objects.client.GetBucketLifecycleConfiguration, &s3.GetBucketLifecycleConfigurationInput{Bucket: &s.bucket})
@@ -146,12 +146,12 @@ func (s *Store) versioning(ctx context.Context, t driver.Timing) driver.Finding 
 	return f
 }
 
-// price says what a month takes, and costs where the tariff is known. The figures are those of
-// the guide to object stores.
+// price gives the requests of a month, and their cost if the tariff is known. The figures are
+// from the guide to object stores.
 func price(host, bucket string, t driver.Timing) driver.Finding {
 	const million = 1e6
 	writes := month.Seconds() / t.Heartbeat.Seconds()
-	// A waiter looks each refresh period, and when the next heartbeat is due.
+	// A waiter polls each refresh period, and when the next heartbeat is due.
 	reads := writes * math.Ceil(t.Heartbeat.Seconds()/t.Refresh.Seconds())
 	text := fmt.Sprintf("a month takes %.0f writes for each lock that is held, or session, and about %.0f "+
 		"reads for each process that waits", writes, reads)
@@ -171,7 +171,7 @@ func price(host, bucket string, t driver.Timing) driver.Finding {
 		"many locks cost less")
 }
 
-// race has 16 processes, as it were, write at once, through each address of the endpoint.
+// race has 16 writers, like processes, write at once, through each address of the endpoint.
 func (s *Store) race(ctx context.Context, host string) driver.Finding {
 	const check = "conditions"
 	ways, addresses := s.ways(ctx, host)
@@ -231,7 +231,7 @@ func (s *Store) Policy(_ context.Context, o driver.PolicyOptions) (text, note st
 	}
 	return "{\n  \"Version\": \"2012-10-17\",\n  \"Statement\": [\n" + strings.Join([]string{
 		locks,
-		// Without it S3 says of an object that is absent that access is denied.
+		// Without it S3 denies access to an absent object.
 		statement("TenureLists", bucket, "ListBucket"),
 		statement("TenureDoctor", bucket, "GetBucketVersioning", "GetLifecycleConfiguration"),
 	}, ",\n") + "\n  ]\n}\n", "", nil

@@ -48,8 +48,7 @@ func (o *objects) writeFault(ctx context.Context, err error, match bool) error {
 	case status == http.StatusNotFound && code == noSuchKey && match:
 		return fmt.Errorf("%w: %w", objectmap.ErrMismatch, brief(err))
 	case status == http.StatusConflict && code == "ConditionalRequestConflict":
-		// Other conflicts say nothing: an operation that was aborted, a file that is where
-		// a folder must be.
+		// Other conflicts do not: an aborted operation, a file in the place of a folder.
 		return fmt.Errorf("%w: %w", objectmap.ErrBusy, brief(err))
 	}
 	return o.fault(ctx, err)
@@ -69,8 +68,8 @@ const (
 	hopeless   = objectmap.Hopeless
 )
 
-// codes are what an answer means, by its code. Those are of
-// https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html. What is not here
+// codes are the meanings of answers by code:
+// https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html. Any other code
 // leaves the outcome open.
 var codes = map[string]struct {
 	means  objectmap.Meaning
@@ -110,7 +109,7 @@ func explain(err error) (objectmap.Meaning, string) {
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 			return notApplied, ""
 		case strings.Contains(text, "credential"), strings.Contains(text, "get identity"):
-			// Not hopeless: who hands them out may be out of reach for a while.
+			// Not hopeless: the service that issues them may be unreachable for a while.
 			return notApplied, "there are no credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role"
 		case strings.Contains(text, "region"):
 			return hopeless, "the region is missing or wrong; set it in the client's configuration, or AWS_REGION, or region= in the URL"
@@ -142,8 +141,8 @@ func explain(err error) (objectmap.Meaning, string) {
 	return unknown, ""
 }
 
-// brief returns the error with a short text: that of the SDK repeats the name of the
-// operation and ids of the request.
+// brief returns the error with a short text: the SDK's text repeats the name of the
+// operation and has ids of the request.
 func brief(err error) error {
 	if api := smithy.APIError(nil); codeOf(err) != "" && errors.As(err, &api) {
 		text := api.ErrorCode()

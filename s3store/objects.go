@@ -25,7 +25,7 @@ const maxBody = 16 << 20
 // contentType is what a browser shows as text.
 const contentType = "application/json"
 
-// objects are those of a bucket, for package objectmap.
+// objects are the objects of a bucket, for package objectmap.
 type objects struct {
 	client *s3.Client
 	bucket string

@@ -49,7 +49,7 @@ func (s *Store) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding 
 	return append(all, place...)
 }
 
-// encryption says besides that a password goes over an open connection.
+// encryption also says whether a password is sent over an open connection.
 func (s *Store) encryption() driver.Finding {
 	var names []string
 	for _, host := range s.hosts {
@@ -63,7 +63,7 @@ func (s *Store) encryption() driver.Finding {
 	return f
 }
 
-// server asks a server what it is. Such a question ends its connection.
+// server asks a server for its state. The server ends the connection after such a question.
 func (s *Store) server(ctx context.Context, host string) (f driver.Finding, answers bool) {
 	text, err := s.srvr(ctx, host)
 	mode := srvrLine(text, "Mode: ")
@@ -119,7 +119,7 @@ func srvrLine(text, key string) string {
 	return ""
 }
 
-// olderThan36 reports whether a version is. What is no version is not.
+// olderThan36 reports whether a version is older than 3.6. An invalid version is not.
 func olderThan36(version string) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
@@ -138,7 +138,7 @@ func (s *Store) place(ctx context.Context, left time.Duration) ([]driver.Finding
 		return nil, err
 	}
 	var all []driver.Finding
-	// A server that stands alone does not say who votes, nor does one whose configuration
+	// A single server does not list the voters, nor does a server whose configuration
 	// this user may not read.
 	if data, _, err := replies[2].Data(); replies[2].Code == wire.OK && err == nil && voters(string(data)) > 0 {
 		all = append(all, driver.Members(voters(string(data)), "voting server"))
@@ -198,7 +198,7 @@ func session(timeout, left time.Duration) driver.Finding {
 	return f
 }
 
-// rights tells whether records can be made.
+// rights says whether records can be created.
 func (s *Store) rights(exists bool, denied error) driver.Finding {
 	switch {
 	case denied != nil && exists:
@@ -212,7 +212,7 @@ func (s *Store) rights(exists bool, denied error) driver.Finding {
 	return driver.OK("rights", "nodes can be created below %s", s.root)
 }
 
-// access tells whether anyone else may change the records.
+// access says whether anyone else may change the records.
 func (s *Store) access(open bool) driver.Finding {
 	switch {
 	case !open:
@@ -255,8 +255,8 @@ func (s *Store) denied(ctx context.Context, exists bool) (denied, err error) {
 	return nil, nil // somebody has just made it
 }
 
-// tryCreate returns what the server says to a node that would be made, if a version of
-// the one above were not asked for that it cannot have. The right is looked at first.
+// tryCreate returns the server's answer to the creation of a node, under a condition
+// on the parent's version that cannot hold. The server checks the right first.
 func (s *Store) tryCreate(ctx context.Context, above, path string) (denied, err error) {
 	replies, err := s.ask(ctx, wire.Multi(wire.Create(path, nil, s.acl), wire.Check(above, never)))
 	if err != nil {

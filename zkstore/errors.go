@@ -11,7 +11,7 @@ import (
 	"github.com/tenurelock/tenure/zkstore/internal/wire"
 )
 
-// failed returns the error of a request that has no answer, marked for what is certain.
+// failed returns the error of a request without an answer, marked with what is certain.
 func (s *Store) failed(err error) error {
 	if code := wire.Code(0); errors.As(err, &code) {
 		err = refusal(code)

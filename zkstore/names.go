@@ -32,8 +32,8 @@ func (s *Store) path(key string) string {
 
 const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
-// escape makes a name of a node of a key: every byte but a few is %XX. A point may be in
-// a name, and alone means another node.
+// escape returns the name of a key's node: every byte except a few is %XX. A dot may be
+// in a name, but a name that is a dot means another node.
 func escape(key string) string {
 	var b strings.Builder
 	for i := range len(key) {

@@ -43,7 +43,8 @@ func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func()
 	return stop, nil
 }
 
-// unwatch ends one watch of a path. After the last one ZooKeeper need not tell any more.
+// unwatch ends one watch of a path. After the last one ZooKeeper need not report changes any
+// more.
 func (s *Store) unwatch(path string, hint *func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +108,7 @@ func (s *Store) hint(path string) {
 	}
 }
 
-// fired is called when a watch has told.
+// fired is called when a watch has fired.
 func (s *Store) fired(path string) {
 	s.mu.Lock()
 	watched := s.watches[path] != nil

@@ -56,13 +56,13 @@ func (s *Store) opsOf(path string, is state, step versioned.Step) ([]wire.Op, st
 			wire.SetData(path, encode(becomes), is.version),
 		}, becomes
 	}
-	// Nobody waits for it: the mark stays.
+	// No waiter needs it: the mark stays.
 	becomes.mark = is.mark
 	return []wire.Op{wire.Check(path+"/"+is.mark, wire.AnyVersion), wire.SetData(path, encode(becomes), is.version)}, becomes
 }
 
-// write takes a step in one transaction. Behind that of a claim it reads, in the same
-// round trip, what may stand in the way.
+// write makes a step in one transaction. After the transaction of a claim it reads,
+// in the same round trip, the record that may conflict.
 func (s *Store) write(ctx context.Context, key string, was state, step versioned.Step) (is state, missed bool, err error) {
 	path := s.path(key)
 	ops, becomes := s.opsOf(path, was, step)
@@ -96,7 +96,7 @@ func (s *Store) write(ctx context.Context, key string, was state, step versioned
 	return is, true, driver.NotApplied(err)
 }
 
-// makeFolders makes the nodes above a record. Others may do so at the same time.
+// makeFolders creates the nodes above a record. Others may do so at the same time.
 func (s *Store) makeFolders(ctx context.Context, path string) error {
 	denied := ""
 	for i := 1; i < len(path); i++ {

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// BucketFault is what is wrong with a [Bucket].
+// BucketFault is a fault of a [Bucket].
 type BucketFault string
 
 // What can be wrong.
@@ -42,7 +42,7 @@ const (
 // Bucket is a server of S3's protocol with one bucket, in memory: as much of the protocol as
 // Tenure uses, without authentication. Deletions keep their conditions.
 type Bucket struct {
-	// URL is that of the server, and Name that of the bucket.
+	// URL is the URL of the server, and Name the name of the bucket.
 	URL, Name string
 
 	mu      sync.Mutex
@@ -67,14 +67,14 @@ func NewBucket(t testing.TB) *Bucket {
 	return b
 }
 
-// Break has a fault begin, in place of another one. An empty one ends it.
+// Break begins a fault, instead of any other. An empty one ends it.
 func (b *Bucket) Break(fault BucketFault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fault = fault
 }
 
-// Configure sets what is answered for a subresource of the bucket.
+// Configure sets the answer for a subresource of the bucket.
 func (b *Bucket) Configure(name, text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

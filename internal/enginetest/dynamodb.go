@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enginetest tells tests which engines there are, and what each cannot
-// do. The engines are started by scripts/engines, which names them in the
+// Package enginetest gives tests the available engines, and says what each
+// cannot do. scripts/engines starts the engines, and names them in the
 // environment.
 package enginetest
 
@@ -20,8 +20,8 @@ import (
 // DynamoDB is an endpoint that speaks DynamoDB's protocol.
 type DynamoDB struct {
 	Name, URL string
-	// NoOldOnFailure says that a failed condition comes without the item that
-	// it failed on, as of old emulators.
+	// NoOldOnFailure says that a failed condition comes without the item, as
+	// in old emulators.
 	NoOldOnFailure bool
 	// NoTransactions says that there is no TransactWriteItems.
 	NoTransactions bool

@@ -66,8 +66,8 @@ func Shared(t testing.TB, variable, name string) string {
 	return address
 }
 
-// need skips the test if the error is that a program is not installed, and ends it if it is
-// another one.
+// need skips the test if the error says that a program is not installed, and ends it after
+// any other error.
 func need(t testing.TB, err error) {
 	t.Helper()
 	var missing *launcher.MissingError
@@ -188,9 +188,9 @@ func (e *Engine) Kill() {
 }
 
 // DefaultSignals has the processes that a test starts begin with the default actions
-// of SIGHUP and SIGINT, also where the test itself came to ignore them: under nohup,
-// or in the background of a shell. TestMain calls it. A child process inherits the
-// signals that are ignored, but not those that are caught.
+// of SIGHUP and SIGINT, also if the test itself ignores them: under nohup, or in the
+// background of a shell. TestMain calls it. A child process inherits the signals
+// that are ignored, but not those that are caught.
 func DefaultSignals() {
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {
@@ -199,7 +199,7 @@ func DefaultSignals() {
 	}
 }
 
-// Relay is what stands between clients and an engine.
+// Relay is between clients and an engine.
 type Relay = relay.Relay
 
 // NewRelay starts a relay to target, a host and port. It ends with the test.

@@ -25,7 +25,7 @@ const Kubernetes = "TENURE_TEST_KUBERNETES"
 type KubernetesServer struct {
 	*Engine
 	Etcd *Engine
-	// Kubeconfig is a file as that of [Kubernetes].
+	// Kubeconfig is a file like that of [Kubernetes].
 	Kubeconfig string
 }
 
@@ -65,8 +65,8 @@ func addrInKubeconfig(t testing.TB, kubeconfig string) string {
 	return string(found[1])
 }
 
-// TryInKubernetes makes an object, in YAML, at a path of the API server whose kubeconfig
-// is as that of [Kubernetes], and returns it as the server has it, in JSON.
+// TryInKubernetes makes an object, in YAML, at a path of the API server with a
+// kubeconfig like that of [Kubernetes], and returns the server's object, in JSON.
 func TryInKubernetes(t testing.TB, kubeconfig, path, object string) (string, error) {
 	t.Helper()
 	return launcher.AskKubernetes(addrInKubeconfig(t, kubeconfig), "admin", path, object)

@@ -33,9 +33,9 @@ func PostgreSQL(t testing.TB) string {
 // databases counts those of this process, for their names.
 var databases atomic.Uint64
 
-// Database makes an empty database on the server of a URL, and returns its URL. The
-// database goes with the test, and so do connections that it still has. The server must
-// answer then: on a [PostgreSQLServer] that the test ends, use the database of its URL.
+// Database creates an empty database on the server of a URL, and returns its URL. The
+// database is removed with the test, with its open connections. The server must answer
+// then: on a [PostgreSQLServer] that the test ends, use the database of its URL.
 func Database(t testing.TB, server string) string {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -59,8 +59,8 @@ func psql(t testing.TB, database, statements string) string {
 }
 
 // PostgreSQLServer is a server that a test has for itself, on Linux. Its user tenure may do
-// everything, and has no password. Its URL is that of database postgres. All its processes end at one instant if
-// it is killed.
+// everything, and has no password. Its URL is that of database postgres. A kill ends all its
+// processes at once.
 type PostgreSQLServer struct {
 	*Engine
 	// Name is what a standby calls itself; synchronous_standby_names can have it.
@@ -119,7 +119,7 @@ func (s *PostgreSQLServer) Configure(name, value string) {
 	s.until("the configuration is read", func() bool { return psql(s.t, s.URL, loaded) != before })
 	if name == "synchronous_standby_names" {
 		// Commits wait only when the checkpointer has read it too. It does so before it begins
-		// a checkpoint that is asked for; the first one may have begun just before.
+		// a requested checkpoint; the first one may have begun just before.
 		for range 2 {
 			psql(s.t, s.URL, "CHECKPOINT")
 		}

@@ -24,7 +24,7 @@ func Claim(tb testing.TB, s driver.Store, next driver.Record) driver.Record {
 	return now
 }
 
-// Swap writes a record in place of another one, which must not fail.
+// Swap replaces a record by another, and fails the test on an error.
 func Swap(tb testing.TB, s driver.Store, prev, next driver.Record) driver.Record {
 	tb.Helper()
 	now, err := s.Swap(tb.Context(), prev, next)
@@ -44,10 +44,10 @@ func Get(tb testing.TB, s driver.Store, key string) driver.Record {
 	return rec
 }
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an event that must come.
 const patience = time.Minute
 
-// Eventually tries until there is no error, and fails the test if that does not come.
+// Eventually tries until there is no error, and fails the test after a timeout.
 func Eventually(tb testing.TB, what string, try func(context.Context) error) {
 	tb.Helper()
 	var err error
@@ -84,8 +84,8 @@ func WantHint(tb testing.TB, hints <-chan struct{}, what string) {
 	}
 }
 
-// CheckNested fails the test unless each of the stores, which are in one engine by the names
-// that the map has for them, has records of its own alone.
+// CheckNested fails the test unless each of the stores, which are in one engine under the
+// names in the map, has only its own records.
 func CheckNested(tb testing.TB, stores map[string]driver.Store) {
 	tb.Helper()
 	keys := []string{"00", "a/lock", "h/lock", "lock", "r/lock", "w/x/r/lock", "x", "x/lock", "x/r/lock"}

@@ -34,7 +34,7 @@ const (
 	AzureKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
-// start starts a server, and does not wait until it answers. The error is that of its making.
+// start starts a server, and does not wait until it answers. The error is that of its creation.
 func start(t testing.TB, url string, server launcher.Server, err error) *Engine {
 	t.Helper()
 	need(t, err)
@@ -84,9 +84,9 @@ func StartAzurite(t testing.TB) *Engine {
 	return await(start(t, fmt.Sprintf(atHTTP+"/"+AzureAccount, port), server, err))[0]
 }
 
-// StartEtcd starts a cluster of so many members, whose data are on the disk, and waits
-// until it has a leader. More arguments are those of each member; with --cert-file clients
-// find it by https.
+// StartEtcd starts a cluster with the given number of members, whose data are on the disk,
+// and waits until it has a leader. More are arguments of each member; with --cert-file
+// clients use https.
 func StartEtcd(t testing.TB, members int, more ...string) []*Engine {
 	t.Helper()
 	servers, urls, err := launcher.EtcdCluster(t.TempDir(), members, more...)
@@ -105,8 +105,8 @@ func StartEtcd(t testing.TB, members int, more ...string) []*Engine {
 	return await(all...)
 }
 
-// StartZooKeeper starts an ensemble of so many servers, and waits until it has a leader.
-// More lines are those of each server's configuration.
+// StartZooKeeper starts an ensemble with the given number of servers, and waits until it
+// has a leader. More lines are added to each server's configuration.
 func StartZooKeeper(t testing.TB, servers int, more ...string) []*Engine {
 	t.Helper()
 	ensemble, addresses, err := launcher.ZooKeeperEnsemble(t.TempDir(), servers, more...)

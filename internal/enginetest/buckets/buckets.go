@@ -29,14 +29,14 @@ import (
 // NewPrefix returns a prefix that no other test has.
 func NewPrefix() string { return "test/" + rand.Text() + "/" }
 
-// Held returns the record of a lock that is held, for a claim.
+// Held returns the record of a held lock, for a claim.
 func Held(key string) driver.Record {
 	version := rand.Text()
 	return driver.Record{Key: key, Version: version, Beat: version, Owner: "o", Lease: time.Second, State: driver.Held}
 }
 
-// Harness returns one for stores that are opened by open, all below one prefix. It plants and
-// looks by raw, in the objects that a store which is open has.
+// Harness returns a harness for stores that open opens, all below one prefix. It plants and
+// reads with raw, in the objects of an open store.
 func Harness(raw objectmap.Objects, names *objectmap.Store, open func(t *testing.T) driver.Store) drivertest.Harness {
 	read := func(t *testing.T, key string) (text, tag string) {
 		body, tag, err := raw.Get(t.Context(), names.ObjectName(key))
@@ -78,7 +78,7 @@ func Harness(raw objectmap.Objects, names *objectmap.Store, open func(t *testing
 	}
 }
 
-// OddNames tests that what no folder can be called comes back, in order.
+// OddNames tests that keys that are not valid as folder names come back, in order.
 func OddNames(t *testing.T, s driver.Store) {
 	many := func(n int) string { return strings.Repeat("k", n) }
 	keys := []string{
@@ -172,7 +172,7 @@ const (
 	Permanent  Outcome = "permanent" // and not applied
 )
 
-// OutcomeOf returns that of an error.
+// OutcomeOf returns the outcome of an error.
 func OutcomeOf(err error) Outcome {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
@@ -236,9 +236,9 @@ func NoAnswer(t *testing.T, cut objectmap.Objects, server *Answer, nobody object
 	return err
 }
 
-// IdleConnectionsGo tests that after a call without an answer what is idle is closed, since
-// the network may have forgotten it, and that after an answer it stays. The store reaches an
-// empty server through the relay; closed says how often it has closed them.
+// IdleConnectionsGo tests that a call without an answer closes the idle connections, since
+// the network may have dropped them, and that a call with an answer does not. The store
+// reaches an empty server through the relay; closed returns how often it has closed them.
 func IdleConnectionsGo(t *testing.T, relay *enginetest.Relay, s driver.Store, closed func() int) {
 	t.Helper()
 	look := func(within time.Duration) error {

@@ -92,7 +92,7 @@ func (k Kind) Ensure(ctx context.Context) error {
 	if err := lock(mutex); err != nil || k.installed(folder) {
 		return err
 	}
-	// The folder appears when it is complete. Another one was left by a process that was killed.
+	// The folder appears when it is complete. A killed process may have left an incomplete one.
 	made := filepath.Join(programs, "new")
 	if err := errors.Join(os.RemoveAll(made), os.Mkdir(made, 0o755)); err != nil {
 		return err
@@ -110,8 +110,8 @@ func (k Kind) Ensure(ctx context.Context) error {
 	return errors.Join(os.RemoveAll(folder), os.Rename(made, folder))
 }
 
-// tool runs a program in a folder of the checkout. What it prints goes to standard error:
-// standard output is that of the command of a run.
+// tool runs a program in a folder of the checkout. Its output goes to standard error:
+// standard output belongs to the command of a run.
 func tool(ctx context.Context, dir string, env []string, args ...string) error {
 	if _, err := exec.LookPath(args[0]); err != nil {
 		return fmt.Errorf("%w: run scripts/setup, or install it", err)

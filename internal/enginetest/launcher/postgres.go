@@ -19,8 +19,8 @@ const postgresURL = "postgres://tenure@127.0.0.1:%d/postgres?sslmode=disable"
 // PostgresUser is as whom PostgreSQL and PgBouncer run, which refuse to be root.
 const PostgresUser = "postgres"
 
-// SystemProgram returns a program that scripts/setup installs: the first of the files that
-// is there, or the one in PATH.
+// SystemProgram returns a program that scripts/setup installs: the first existing file, or
+// the program in PATH.
 func SystemProgram(name string, files ...string) (string, error) {
 	for _, file := range append(files, name) {
 		if path, err := exec.LookPath(file); err == nil {
@@ -30,8 +30,7 @@ func SystemProgram(name string, files ...string) (string, error) {
 	return "", &MissingError{name, "scripts/setup installs it"}
 }
 
-// PostgresProgram returns one of PostgreSQL's programs, of the newest release that is
-// installed.
+// PostgresProgram returns a program of PostgreSQL, of the newest installed release.
 func PostgresProgram(name string) (string, error) {
 	release := func(path string) int {
 		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 9.6 and the like are too old
@@ -85,8 +84,8 @@ func InitPostgreSQL(data string) error {
 	}.Run()
 }
 
-// FollowPostgreSQL makes the data of a standby of a server, in a folder that is empty and the user's
-// own. The standby calls itself by the name.
+// FollowPostgreSQL creates the data of a standby of a server, in an empty folder of the user. The
+// standby has the given name.
 func FollowPostgreSQL(data, url, name string) error {
 	program, err := PostgresProgram("pg_basebackup")
 	if err != nil {

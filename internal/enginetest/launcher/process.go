@@ -29,10 +29,10 @@ const Patience = time.Minute
 // politely is how long a server may take to end before it is killed.
 const politely = 5 * time.Second
 
-// Port returns a port of the loopback interface that nobody listens on. It stays free for a
-// server that is not up yet, or that is started again: no other process gets it from this
-// function while this one lives (on Linux), and the system does not give it to connections,
-// whose ports begin at 32768 there.
+// Port returns a free port of the loopback interface. It stays free for a server that is
+// not up yet, or that is started again: no other process gets it from this function while
+// this one lives (on Linux), and the system does not give it to connections, whose ports
+// begin at 32768 there.
 func Port() (int, error) {
 	const first, last, tries = 12000, 32000, 100
 	err := errors.New("no port is free")
@@ -65,7 +65,7 @@ type Server struct {
 	// Env is added to the environment of this process.
 	Env []string
 	// Dir is where the server runs; if empty, where this process does. A Dir of its own
-	// tells which processes are the server's.
+	// identifies the server's processes.
 	Dir string
 	// User is as whom the server runs if this process is root.
 	User string
@@ -118,9 +118,8 @@ func (s Server) Start(log string) (*Process, error) {
 	}, nil)
 }
 
-// Begin starts the server by a command that is prepared, and has over be called when its first
-// process has ended and its output was copied; that may be nil. It is for a process that is a part of
-// what its output is told to.
+// Begin starts the server with a prepared command, and calls over, which may be nil, when its first
+// process has ended and its output was copied. It is for output that goes to the caller itself.
 func (p *Process) Begin(s Server, prepare func(*exec.Cmd) error, over func()) error {
 	cmd, err := s.command()
 	if err == nil {
@@ -242,7 +241,7 @@ func (p *Process) Continue() { signal(p.Processes(), goOn) }
 
 // Processes returns the server's processes, and whether all threads of each are stopped: the
 // first one, and those that run in Dir, which is all that the processes of PostgreSQL have in
-// common. It finds them on Linux alone.
+// common. It works only on Linux.
 func (p *Process) Processes() map[int]bool {
 	found := map[int]bool{}
 	dir, err := filepath.EvalSymlinks(p.Dir)
@@ -275,7 +274,7 @@ func (p *Process) Processes() map[int]bool {
 	return found
 }
 
-// signal sends a signal to processes. Those that have ended meanwhile do not matter.
+// signal sends a signal to processes, and ignores processes that have ended.
 func signal(processes map[int]bool, s os.Signal) {
 	for pid := range processes {
 		if process, err := os.FindProcess(pid); err == nil {

@@ -18,10 +18,10 @@ import (
 // started.
 type Kind struct {
 	Name, Version string
-	// Variable is that of the environment which tells tests the engine's address.
+	// Variable is the environment variable with the engine's address for tests.
 	Variable string
 
-	// address is what tests are told, with a place for the port, or for the folder.
+	// address is the address for tests, with a placeholder for the port, or the folder.
 	address string
 	// starts returns what starts it, one server after the other. Dir is an empty folder of its own.
 	starts func(dir string, port int) ([]Server, error)
@@ -118,8 +118,8 @@ func Kinds() []Kind {
 	}
 }
 
-// What a client needs of the server of S3's protocol: what the command takes for an endpoint
-// on this machine.
+// The environment of a client for the server of S3's protocol, as the command needs it for
+// an endpoint on this machine.
 const (
 	S3Key    = "test"
 	S3Secret = "test"
@@ -172,10 +172,10 @@ func (k Kind) Start(ctx context.Context, dir, log string) (all []*Process, addre
 	return all, fmt.Sprintf(k.address, port), nil
 }
 
-// values are what stands for the words of a command line that begin with "$".
+// values replace the words of a command line that begin with "$".
 type values map[string]string
 
-// server returns one of an engine that is installed. More are arguments of its command.
+// server returns a server of an installed engine. More are arguments of its command.
 func server(engine string, port int, of values, more ...string) (Server, error) {
 	k, err := Find(engine)
 	if err != nil {
@@ -236,8 +236,8 @@ func Etcd(dir, name, client, peer, cluster string, more ...string) (Server, erro
 	return s, err
 }
 
-// EtcdCluster returns so many members of a cluster, each with a folder below dir, and the URLs at which
-// clients find them. More arguments are those of each member.
+// EtcdCluster returns the given number of members of a cluster, each with a folder below dir, and
+// their URLs for clients. More arguments are those of each member.
 func EtcdCluster(dir string, members int, more ...string) (all []Server, urls []string, err error) {
 	ports, err := ports(2 * members)
 	if err != nil {
@@ -295,8 +295,9 @@ func ZooKeeper(dir string, port, id int, more ...string) (Server, error) {
 	return server("zookeeper", port, values{"jars": jars, "config": config})
 }
 
-// ZooKeeperEnsemble returns so many servers, and where clients find them. The data of each are in the
-// folder data of its Dir, below dir. One stands alone. They do not run for long.
+// ZooKeeperEnsemble returns the given number of servers, and their addresses for clients. The data
+// of each are in the folder data of its Dir, below dir. One server is standalone. They do not run
+// for long.
 func ZooKeeperEnsemble(dir string, servers int, more ...string) (all []Server, addresses []string, err error) {
 	ports, err := ports(3 * servers)
 	if err != nil {

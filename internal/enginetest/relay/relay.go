@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package relay stands between clients and an engine with a socket, whatever they speak, and makes
-// the faults of networks.
+// Package relay passes connections of any protocol between clients and an engine, and simulates
+// faults of networks.
 package relay
 
 import (
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Relay passes bytes between clients and an engine. It knows bytes alone, so that a piece of what is
-// sent stands for a request. Its methods may be called concurrently.
+// Relay passes bytes between clients and an engine. It knows only bytes, so that a piece of the
+// sent bytes counts as a request. Its methods may be called concurrently.
 type Relay struct {
 	// Addr is where it listens: host and port.
 	Addr string
@@ -48,7 +48,7 @@ const (
 	losingAll  // replies, each with its connection
 )
 
-// link is a client's connection and the one to the store that belongs to it.
+// link is a client's connection and its connection to the store.
 type link struct {
 	client, store net.Conn
 	isWrite       func([]byte) bool
@@ -63,13 +63,13 @@ func (l *link) end() {
 }
 
 const (
-	// settled is for how long the bytes of one request may come in, and those
-	// of its reply: a request is a few hundred bytes on loopback.
+	// settled is how long the bytes of one request may take to arrive, or of
+	// its reply: a request is a few hundred bytes on loopback.
 	settled = 150 * time.Millisecond
-	// swallow is after how long a connection ends whose reply is lost.
+	// swallow is the time after which a connection with a lost reply ends.
 	swallow = 20 * time.Millisecond
 	chunk   = 64 << 10
-	// dialBound bounds the way to a store that is on this machine.
+	// dialBound bounds a dial to a store on this machine.
 	dialBound = time.Second
 )
 
@@ -78,8 +78,8 @@ func New(target string) (*Relay, error) {
 	return NewWrites(target, func() func([]byte) bool { return func([]byte) bool { return true } })
 }
 
-// NewWrites is New with a function for each connection, which is told all pieces
-// that are sent there, in their order, and says which are writes. It must not keep them.
+// NewWrites is New with a function for each connection, which gets all pieces that are
+// sent there, in their order, and says which are writes. It must not keep them.
 func NewWrites(target string, writes func() func([]byte) bool) (*Relay, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -104,8 +104,8 @@ func NewWrites(target string, writes func() func([]byte) bool) (*Relay, error) {
 // Address is the host and port of the relay.
 func (g *Relay) Address() string { return g.Addr }
 
-// change lets go of what is late, and ends links that have lost something, unless
-// all is to be lost. The caller holds mu.
+// change releases delayed pieces, and ends links that have lost something, unless
+// everything is to be lost. The caller holds mu.
 func (g *Relay) change() {
 	close(g.next)
 	g.next = make(chan struct{})
@@ -129,11 +129,10 @@ func (g *Relay) LoseReply() { g.set(losing, 0) }
 // BlackHole lets nothing through any more, in either direction, and ends no connection.
 func (g *Relay) BlackHole() { g.set(vanishing, 0) }
 
-// SlowThenBlackHole lets the next write through, holds its reply back for d, and lets nothing else
-// through.
+// SlowThenBlackHole passes the next write, holds its reply back for d, and passes nothing else.
 func (g *Relay) SlowThenBlackHole(d time.Duration) { g.set(holding, d) }
 
-// Slow has each request take d longer. What is late at the next change goes on at once.
+// Slow delays each request by d. At the next change delayed requests go on at once.
 func (g *Relay) Slow(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -150,15 +149,15 @@ func (g *Relay) Heal() {
 	g.set(pass, 0)
 }
 
-// Hold passes nothing on until resume is called, as an engine whose process is stopped. What clients
-// send meanwhile reaches the engine then, theirs too that have gone away.
+// Hold passes nothing on until resume is called, like an engine whose process is stopped. Then the
+// engine gets what clients have sent meanwhile, also clients that are gone.
 func (g *Relay) Hold() (resume func()) {
 	g.Slow(time.Hour)
 	return func() { g.Slow(0) }
 }
 
-// Forget lets all connections stand, and passes nothing on them any more, as a NAT that has
-// forgotten them. New ones work.
+// Forget leaves all connections open, but passes nothing on them any more, like a NAT that
+// has dropped them. New ones work.
 func (g *Relay) Forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -260,8 +259,8 @@ type piece struct {
 	changed <-chan struct{} // closed with the next change: then it is late enough
 }
 
-// pump carries bytes one way, each piece as late as it is to be. When it ends, so
-// does the other way.
+// pump copies bytes in one direction, each piece with its delay. When it ends, so
+// does the other direction.
 func (g *Relay) pump(l *link, from, to net.Conn, replies bool) {
 	defer l.end()
 	pieces := make(chan piece, 1024)

@@ -3,8 +3,8 @@
 
 // The program kube-apiserver, which the tests of k8sstore run on: that of Kubernetes
 // itself, built from its module, with a handful of settings for a server on the loopback
-// interface. It is a module of its own and not in go.work, so that its weight reaches
-// nobody.
+// interface. It is a module of its own and not in go.work, so that no other module
+// depends on it.
 //
 //	kube-apiserver DIR PORT ETCD [FLAG...]
 //

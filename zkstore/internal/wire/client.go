@@ -167,7 +167,7 @@ func (c *Client) withdraw(q *call) bool {
 	return true
 }
 
-// take returns what is to be written, and marks it as written.
+// take returns the calls to be written, and marks them as written.
 func (c *Client) take() []*call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,8 +213,8 @@ func (c *Client) run() {
 	}
 }
 
-// note remembers why there is no connection. A user who is not known never will be: the
-// calls that wait are told.
+// note remembers why there is no connection. An unknown user stays unknown: the waiting
+// calls get the error.
 func (c *Client) note(err error) {
 	c.mu.Lock()
 	c.problem = err

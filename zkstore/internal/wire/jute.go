@@ -21,7 +21,7 @@ func room(lengths ...int) Writer {
 	return Writer{make([]byte, 0, size)}
 }
 
-// numbers is how many numbers are beside the strings at most, mostly.
+// numbers is the usual maximum of numbers beside the strings.
 const numbers = 3
 
 // Bool appends 1 byte.

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The xids that stand for no call.
+// The xids that belong to no call.
 const (
 	xidEvent = -1
 	xidPing  = -2
@@ -40,7 +40,7 @@ type waiting struct {
 	last bool // of its call
 }
 
-// begin says hello, and who is there.
+// begin opens the session, and authenticates.
 func (l *link) begin() error {
 	l.in = bufio.NewReader(l.conn)
 	_ = l.conn.SetDeadline(time.Now().Add(dialTimeout))
@@ -124,7 +124,7 @@ func (l *link) serve() error {
 	close(quit)
 	_ = l.conn.Close()
 	writing.Wait()
-	// Nobody adds to what waits any more.
+	// No call is added to the queue any more.
 	for _, w := range l.waiting {
 		if w.last {
 			w.call.done(nil, errors.Join(ErrLost, err))
@@ -133,7 +133,7 @@ func (l *link) serve() error {
 	return err
 }
 
-// mostKept bounds the memory that a link keeps for what it writes, in bytes.
+// mostKept bounds the memory that a link keeps for writing, in bytes.
 const mostKept = 1 << 16
 
 // writeAll writes calls as they come, and pings.

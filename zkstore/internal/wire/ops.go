@@ -8,7 +8,7 @@ import "fmt"
 // Code is what a server says to a request, 0 if it was carried out.
 type Code int32
 
-// The codes that a store tells apart.
+// The codes that a store distinguishes.
 const (
 	OK           Code = 0
 	Throttled    Code = -127
