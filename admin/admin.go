@@ -37,10 +37,10 @@ import (
 )
 
 // ReleaseDead releases the lock of a dead holder, for a caller that cannot wait
-// until a contender takes it over. It watches the record until the holder has shown
-// no sign of life for the lease duration that the record states, and releases it
-// then. If there is a sign of life the error matches [tenure.ErrAlive]; if there is no
-// holder, [tenure.ErrNotHeld].
+// until an acquirer takes it over. It watches the record until the holder has shown no
+// sign of life for the lease duration that the record states, and releases it then. If
+// there is a sign of life the error matches [tenure.ErrAlive]; if there is no holder,
+// [tenure.ErrNotHeld].
 func ReleaseDead(ctx context.Context, client *tenure.Client, name, reason string) error {
 	return ask(ctx, client, "release", name, driver.Request{Kind: driver.ReleaseDead, Reason: reason})
 }
@@ -421,9 +421,9 @@ type reap struct {
 // reapLock is a watched lock.
 type reapLock struct {
 	named bool          // by the caller
-	due   time.Duration // when it is to be looked at
+	due   time.Duration // when it is due
 	seen  bool
-	first time.Duration // after the first look
+	first time.Duration // after the first read
 	over  bool          // with Once: nothing is left to do
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/tenurelock/tenure/internal/testutil"
 )
 
-// Who knows for certain that a holder has ended frees its lock when the last requests of
-// the dead have ended too: others need not wait for the lease.
+// A process that knows for certain that a holder has ended frees its lock after the last
+// requests of the dead holder: others need not wait for the lease.
 func TestReleaseCrashed(t *testing.T) {
 	const grace = lease / 8
 	inWorld(t, func(t *testing.T, w *world) {
@@ -77,7 +77,8 @@ func TestReleaseCrashedKnowsTheLeaseAlone(t *testing.T) {
 	})
 }
 
-// What the store does not answer in time runs out; what it answers late is found out.
+// A release without an answer in time leaves the lease to expire; a late answer is still
+// applied.
 func TestReleaseCrashedAndTheStore(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, c := w.Client("a"), w.Client("c")
@@ -105,9 +106,9 @@ func TestReleaseCrashedAndTheStore(t *testing.T) {
 	})
 }
 
-// Who has asked a holder to step down is not told that it has while the holder may
-// be at work: one whose lock was revoked meanwhile learns of that by its next
-// heartbeat, or by its clock.
+// A caller that has asked a holder to step down does not return while the holder
+// may be at work: a holder whose lock was revoked meanwhile learns of that by its
+// next heartbeat, or by its clock.
 func TestStepDownOfWhatIsRevokedMeanwhile(t *testing.T) {
 	for name, crashes := range map[string]bool{"alive": false, "cut off": true} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +124,7 @@ func TestStepDownOfWhatIsRevokedMeanwhile(t *testing.T) {
 					return admin.Revoke(t.Context(), c.Client, "x", "now")
 				})
 				if err := b.StepDown(t.Context(), "x", &tenure.StepDownOptions{Reason: "please"}); err == nil && l.Check() == nil {
-					t.Errorf("it is told that the tenure has ended, and the holder may act for %v", l.Remaining())
+					t.Errorf("it reports that the term has ended, and the holder may act for %v", l.Remaining())
 				}
 				testutil.Want(t, <-revoked, nil)
 			})
@@ -131,8 +132,8 @@ func TestStepDownOfWhatIsRevokedMeanwhile(t *testing.T) {
 	}
 }
 
-// Who asks for a lock that was revoked is told for how long its holder may be at
-// work yet.
+// The error of an acquire of a revoked lock says for how long its holder may
+// still be at work.
 func TestStepDownOfARevokedLock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
@@ -165,8 +166,8 @@ func TestReleaseDeadRefusesTheLiving(t *testing.T) {
 	})
 }
 
-// A lock that is revoked is free when its holder has stopped for certain, and
-// not before: cut off at once, or only after a while.
+// A revoked lock is free when its holder has stopped for certain, and not
+// before: cut off at once, or only after a while.
 func TestRevoke(t *testing.T) {
 	for _, reachable := range []bool{true, false} {
 		t.Run(fmt.Sprint("reachable=", reachable), func(t *testing.T) {
@@ -209,8 +210,8 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// Who is handed the lock while an operator takes it from its former holder has it:
-// the operator is told so, and not that the lock was taken away.
+// A process that gets the lock by a hand-over while an operator revokes it from
+// the former holder has it: the operator gets that as an error, and not a success.
 func TestRevokeDuringHandOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b, boss := w.Client("a"), w.Client("b"), w.Client("boss")

@@ -21,7 +21,7 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// mid is an instant in the time of the wait at which nothing is looked at.
+// mid is an instant during the wait at which no record is read.
 const mid = lease/2 + lease/40
 
 // contains fails the test unless the error says so.
@@ -154,8 +154,8 @@ func TestRaiseTokensBelowAPrefix(t *testing.T) {
 	})
 }
 
-// The longest lease is waited for, that of a lock which is free as well: it may have been
-// taken in the lost time. The rest of what is waited for has its test in internal/protocol.
+// RaiseTokens waits for the longest lease, also of a free lock: it may have been taken in
+// the lost time. The rest of the wait has its test in internal/protocol.
 func TestRaiseTokensWaitsForTheLongestLease(t *testing.T) {
 	for _, rec := range []driver.Record{
 		{Lease: time.Minute, State: driver.Released},
@@ -189,7 +189,7 @@ func expectHistory(m *machine, name string, want ...string) {
 	}
 }
 
-// plant puts a record in its place, whatever it was before. What is not filled in is.
+// plant stores a record, whatever was there before, and fills in empty fields.
 func plant(w *world, rec driver.Record) {
 	w.T().Helper()
 	if rec.State == "" {
@@ -248,7 +248,7 @@ func TestRaiseTokensOfAnotherClient(t *testing.T) {
 	})
 }
 
-// What cannot be understood is left alone, the rest is done, and the error says so.
+// Records that cannot be decoded are left alone, the rest is done, and the error says so.
 func TestRaiseTokensLeavesAloneWhatIsUnreadable(t *testing.T) {
 	inPages(t, 3, func(t *testing.T, w *world) {
 		plant(w, driver.Record{Key: "a", State: driver.Released, Lease: lease})
@@ -287,7 +287,7 @@ func (r *refusing) Raise(ctx context.Context, prev, next driver.Record) (driver.
 	return r.Store.Raise(ctx, prev, next)
 }
 
-// What is wrong is told before anything is written.
+// Errors in the options are reported before anything is written.
 func TestRaiseTokensRefuses(t *testing.T) {
 	inPages(t, 3, func(t *testing.T, w *world) {
 		plant(w, driver.Record{Key: "a", State: driver.Released, Lease: lease})
@@ -317,7 +317,7 @@ func TestRaiseTokensRefuses(t *testing.T) {
 		if n, err := admin.RaiseTokens(t.Context(), ops.Client, "", 5, nil); err != nil || n.Locks != 2 || w.MustRecord("high").Token != driver.MaxToken {
 			t.Errorf("by as much as there is: %+v, %v", n, err)
 		}
-		// The highest is the last: nobody gets the lock any more, and nobody a lower token.
+		// The highest token is the last: no process gets the lock any more, or a lower token.
 		if _, err := ops.TryAcquire(t.Context(), "high", nil); err == nil {
 			t.Error("a token beyond the highest was granted")
 		}
@@ -336,8 +336,8 @@ func TestRaiseTokensRefuses(t *testing.T) {
 	})
 }
 
-// A raise that was interrupted is repeated as a whole. It ends in order wherever that was,
-// and what was raised twice has a higher token, and no other history.
+// A raise that was interrupted is repeated as a whole. It succeeds wherever that was, and
+// a lock that was raised twice has a higher token, but the same history.
 func TestRaiseTokensIsRepeated(t *testing.T) {
 	for at := range 8 {
 		inPages(t, 3, func(t *testing.T, w *world) {
@@ -385,8 +385,8 @@ func TestRaiseTokensIsRepeated(t *testing.T) {
 	}
 }
 
-// Replies that are lost, refusals, and a store that is away for less than a lease cost
-// time alone: each token is raised once.
+// Lost replies, refusals, and a store that is away for less than a lease only cost
+// time: each token is raised once.
 func TestRaiseTokensOverAStoreThatFails(t *testing.T) {
 	for name, f := range map[string]faultstore.Fault{
 		"lost replies": faultstore.LoseReply(), "lost replies that hang": faultstore.LoseReplyHang(), "lost requests": faultstore.LoseRequest(),
@@ -438,7 +438,7 @@ func TestRaiseTokensGivesUp(t *testing.T) {
 	})
 }
 
-// A list may be behind: what stands there is read strongly.
+// A list may be stale: listed records are read strongly.
 func TestRaiseTokensOverStaleLists(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
@@ -454,8 +454,8 @@ func TestRaiseTokensOverStaleLists(t *testing.T) {
 	})
 }
 
-// The history goes on below a token that was raised, however often, and says that what
-// was lost in between is not known.
+// The history continues below a raised token, however often it was raised, and says
+// that the lost terms are unknown.
 func TestHistoryGoesOnBelowARaise(t *testing.T) {
 	inPages(t, 3, func(t *testing.T, w *world) {
 		a := w.Client("a")
@@ -504,7 +504,8 @@ func TestHistoryGoesOnBelowARaise(t *testing.T) {
 	})
 }
 
-// Tokens that a store keeps of deleted locks go back with it, too, and are raised.
+// A restore also sets back the tokens that a store keeps of deleted locks: they are raised,
+// too.
 func TestRaiseTokensThatAreKept(t *testing.T) {
 	inPages(t, 3, func(t *testing.T, w *world) {
 		plant(w, driver.Record{Key: "there", State: driver.Released, Lease: lease})
@@ -629,7 +630,7 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 				mustRelease(m, m.MustAcquire("new", nil))
 			}()
 		}, `lock "new", of "alive"`},
-		"a contender that takes over from the dead": {func(_ *testing.T, _ *world, m *machine) {
+		"an acquirer that takes over from the dead": {func(_ *testing.T, _ *world, m *machine) {
 			go func() { m.MustAcquire("dead", nil) }()
 			time.Sleep(mid) // it takes it before the end of the wait
 		}, `lock "dead", of "`},
@@ -671,7 +672,8 @@ func TestRaiseIsRefusedWhileAProgramLives(t *testing.T) {
 	}
 }
 
-// The last heartbeat of a program may still be on its way when all have stood still.
+// The last heartbeat of a program may still be on its way when no record has changed for long
+// enough.
 func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 	for _, session := range []bool{false, true} {
 		inPages(t, 3, func(t *testing.T, w *world) {
@@ -685,7 +687,7 @@ func TestRaiseIsRefusedByALateHeartbeat(t *testing.T) {
 			}
 			a.Partition()
 			ops := w.Client("ops")
-			// The moment in which the write is sent is the one in which it comes.
+			// It comes at the moment in which the write is sent.
 			ops.Faults().Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Count: 1, Decide: func(c faultstore.Call) faultstore.Fault {
 				next := c.Prev.Clone()
 				next.Version, next.Beat = "late", "late"
@@ -751,8 +753,8 @@ func TestRaiseClosesSessions(t *testing.T) {
 			mustRelease(b, b.MustAcquire("x", nil))
 			s := mustOpen(a)
 			first := testutil.Must(s.Acquire(t.Context(), "x", nil))(t)
-			// The heartbeat that comes next is on its way for far longer than anything
-			// should be, and the program hangs.
+			// The next heartbeat is delayed for far longer than any should be, and the
+			// program hangs.
 			a.Inject(faultstore.OpHeartbeat, 0, 1, faultstore.LateAfterError(3*lease))
 			time.Sleep(heartbeat)
 			a.Partition()

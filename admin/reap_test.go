@@ -20,7 +20,7 @@ import (
 	"github.com/tenurelock/tenure/internal/testutil"
 )
 
-// reaper is a client that reaps, and what it was told.
+// reaper is a client that reaps, and its reports.
 type reaper struct {
 	*machine
 	mu     sync.Mutex
@@ -67,8 +67,8 @@ func (r *reaper) names() (names []string) {
 	return names
 }
 
-// The lock of a dead holder is free for one who looks just once; those of living holders
-// are left alone, and so is a lock that was released.
+// The lock of a dead holder is free for a caller that tries only once; locks of living
+// holders are left alone, and so is a released lock.
 func TestReap(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		dead, alive := w.Client("dead"), w.Client("alive")
@@ -102,7 +102,7 @@ func TestReap(t *testing.T) {
 		testutil.Want(t, err, tenure.ErrHeld)
 		testutil.Want(t, held.Check(), nil)
 
-		// A lock that is new is found by the next list.
+		// The next list finds a new lock.
 		dead2 := w.Client("dead2")
 		dead2.MustAcquire("job/new", nil)
 		dead2.Partition()
@@ -116,7 +116,7 @@ func TestReap(t *testing.T) {
 	})
 }
 
-// A record's own lease counts, not that of the client which watches.
+// A record's own lease counts, not the lease of the watching client.
 func TestReapGoesByTheLeaseOfTheRecord(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		long := w.Client("long", func(o *tenure.Options) { o.LeaseDuration = 8 * lease })
@@ -208,7 +208,8 @@ func TestReapClosesSessions(t *testing.T) {
 	})
 }
 
-// Once: it returns when what is dead is free, and the rest has shown life.
+// Once: it returns when the locks of dead holders are free, and the others have written a
+// heartbeat.
 func TestReapOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		dead, alive := w.Client("dead"), w.Client("alive")
@@ -245,8 +246,8 @@ func TestReapOnce(t *testing.T) {
 	})
 }
 
-// A lock that is reserved is neither held nor free: it is freed when nobody has come for it, and
-// not before.
+// A lock that is reserved is neither held nor free: it is released when no process has come for
+// it, and not before.
 func TestReapOfAReservation(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		t.Run(fmt.Sprintf("once=%v", once), func(t *testing.T) {

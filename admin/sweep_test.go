@@ -20,7 +20,7 @@ import (
 	"github.com/tenurelock/tenure/internal/testutil"
 )
 
-// keys are those of all records.
+// keys are the keys of all records.
 func keys(w *world) []string {
 	w.T().Helper()
 	var all []string
@@ -43,8 +43,9 @@ const aged = 24 * time.Hour
 
 var restart = &admin.SweepOptions{ReleasedFor: aged, RestartTokens: true}
 
-// Locks that were released long ago are deleted with their history; what is held,
-// reserved, under a session, has data or is younger is not, nor is any history of it.
+// Locks that were released long ago are deleted with their history; locks that are
+// held, reserved, under a session, have data or are younger are not, nor is their
+// history.
 func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 	enginetest.MakeVerify(t)
 	inWorld(t, func(t *testing.T, w *world) {
@@ -65,7 +66,7 @@ func TestSweepReleasedTakesWhatIsLongFree(t *testing.T) {
 			t.Fatal(err)
 		}
 		plant(w, driver.Record{Key: "job/reserved", State: driver.Reserved, Lease: lease, Until: time.Now()})
-		// Others may have written anything into a record that is held.
+		// Others may have written anything into a held record.
 		plant(w, driver.Record{Key: "job/odd", State: driver.Held, Lease: lease, Until: time.Now()})
 		// A record that is not a lock is not a released lock.
 		plant(w, driver.Record{
@@ -140,8 +141,8 @@ func (s *spied) Delete(ctx context.Context, prev driver.Record) error {
 	return s.Store.Delete(ctx, prev)
 }
 
-// A lock that somebody takes while it is swept is left alone, whenever that is, and
-// so is its history.
+// A lock that is taken while it is swept is left alone, at any time, and so is its
+// history.
 func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 	for _, history := range []bool{true, false} {
 		kinds := map[bool]int{}
@@ -211,8 +212,8 @@ func TestSweepReleasedAsksBeforeTokensRestart(t *testing.T) {
 	})
 }
 
-// A sweep that fails half way has deleted the oldest terms, and left no hole between
-// those that are known. It gives the lock back.
+// A sweep that fails half way has deleted the oldest terms, and left no gap between
+// the known terms. It gives the lock back.
 func TestSweepReleasedDeletesTheOldestFirst(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")

@@ -18,9 +18,9 @@ import (
 	"github.com/tenurelock/tenure/azblobstore"
 )
 
-// Each process has a client of its own. The credential is that of package azidentity, as for
-// every other service. The store closes the connections of the client that the network may
-// have forgotten. A lease of a minute costs a quarter of one of 15 s, which is the default.
+// Each process has a client of its own. The credential is from package azidentity, as for
+// every other service. The store closes connections of the client that the network may have
+// dropped. A lease of a minute costs a quarter of the default lease of 15 s.
 func Example() {
 	ctx := context.Background()
 	var credential azcore.TokenCredential // of azidentity.NewDefaultAzureCredential(nil)

@@ -112,8 +112,8 @@ func (c tokens) GetToken(context.Context, policy.TokenRequestOptions) (azcore.Ac
 	return azcore.AccessToken{Token: "token", ExpiresOn: time.Now().Add(time.Hour)}, c.err
 }
 
-// TestCredential: a write for which there is no token was not sent, whatever the source of the
-// tokens answers; another time there may be one.
+// TestCredential: a write without a token was not sent, whatever the source of tokens answers;
+// at the next try there may be a token.
 func TestCredential(t *testing.T) {
 	a := answering(201, "", "")
 	elsewhere := at(answering(412, "ConditionNotMet", "").Serve(t))
@@ -186,8 +186,8 @@ func TestBlobNames(t *testing.T) {
 	}
 }
 
-// TestNames: a list has what begins with the prefix, whose dots Azure drops, and no folders, in
-// so many parts as the server makes.
+// TestNames: a list has the names that begin with the prefix, whose dots Azure drops, and no
+// folders, in as many pages as the server makes.
 func TestNames(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page := `<Blob><Name>r/x%2E</Name></Blob><Blob><Name>r/x</Name></Blob>` +
@@ -269,8 +269,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsGo: after a call without an answer what is idle is closed, since the
-// network may have forgotten it; after an answer it stays.
+// TestIdleConnectionsGo: a call without an answer closes the idle connections, since the
+// network may have dropped them; a call with an answer does not.
 func TestIdleConnectionsGo(t *testing.T) {
 	u, err := url.Parse(at(answering(404, "BlobNotFound", "").Serve(t)).url)
 	if err != nil {

@@ -34,13 +34,13 @@ type Level string
 // The levels of findings.
 const (
 	LevelOK   Level = "ok"
-	LevelWarn Level = "warn" // works, and may not one day
+	LevelWarn Level = "warn" // works, but may fail some day
 	LevelBad  Level = "bad"  // does not work, or not safely
 )
 
 // Finding is one result. Its texts are parts of a sentence, without a capital and a full stop.
 type Finding struct {
-	Check   string `json:"check"` // what was looked at, in one or two words
+	Check   string `json:"check"` // what was examined, in one or two words
 	Level   Level  `json:"level"`
 	Finding string `json:"finding"`
 	Advice  string `json:"advice,omitempty"` // what to do

@@ -113,7 +113,7 @@ type Record struct {
 	Version string
 
 	// Beat is an opaque string, new with every grant and every heartbeat. It
-	// is what contenders watch: while it changes, the holder lives. It is
+	// is what acquirers watch: while it changes, the holder lives. It is
 	// empty in a record that a foreign client wrote; there Version serves.
 	Beat string
 

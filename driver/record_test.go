@@ -123,7 +123,7 @@ func TestCheckSwapOfSessions(t *testing.T) {
 	}
 }
 
-// A session's heartbeats wake nobody: all who wait for one of its locks watch it.
+// A session's heartbeats call no hint: all waiters for its locks watch it.
 func TestWakesOfSessions(t *testing.T) {
 	asked := with(alive(), func(r *driver.Record) { r.Requests = []driver.Request{{ID: "q", Kind: driver.Confirm}} })
 	for name, tc := range map[string]struct {
@@ -142,11 +142,11 @@ func TestWakesOfSessions(t *testing.T) {
 	}
 }
 
-// Who held the lock under a session is remembered as any other holder is.
+// The record remembers a holder under a session like any other holder.
 func TestClaimedAfterASession(t *testing.T) {
 	prev := with(held(), under("s1"))
 	if got := prev.Term(driver.EndExpired); got == nil || got.Owner != "o" || got.Token != 1 || got.End != driver.EndExpired {
-		t.Errorf("the tenure of a lock under a session is %+v", got)
+		t.Errorf("the term of a lock under a session is %+v", got)
 	}
 	free := with(held(), state(driver.Released))
 	for _, id := range []string{"", "s2"} {

@@ -35,7 +35,7 @@ type Store interface {
 	//
 	// A record that is there but cannot be understood is an error that matches
 	// ErrUnreadable, never a record with zeros in it: a lease that reads as
-	// zero would let everybody take the lock.
+	// zero would let any process take the lock.
 	Get(ctx context.Context, key string, c Consistency) (Record, error)
 
 	// Claim writes next, which is Held, Past or Alive, if the key is absent or
@@ -117,7 +117,7 @@ type BatchGetter interface {
 // Lookup is one answer of a [BatchGetter].
 type Lookup struct {
 	Record Record
-	Err    error // as that of Get
+	Err    error // as of Get
 }
 
 // Watcher is implemented by stores whose engine can tell that a key changed.

@@ -14,7 +14,7 @@ type Term struct {
 	Owner        string
 	Token        uint64
 	Host, Label  string
-	Since, Until time.Time // Until is zero where nobody can know it
+	Since, Until time.Time // Until is zero if it is unknown
 	End          EndReason
 	Asked        *Request // who asked for the end; in vain, if it is EndExpired
 }

@@ -30,7 +30,7 @@ func (h *handle) copy(r driver.Record) driver.Record {
 	return c
 }
 
-// keep is what is left of a record once it is stored.
+// keep returns what a broken store keeps of a record.
 func (h *handle) keep(r driver.Record) driver.Record {
 	r = h.copy(r)
 	if lose := losses[h.db.bug]; lose != nil {

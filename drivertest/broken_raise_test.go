@@ -11,7 +11,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Raise is that of a handle, in which one thing can be broken.
+// Raise is Raise with a possible bug.
 func (h *handle) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
 	if h.db.is("raise ignores its context") {
 		ctx = context.WithoutCancel(ctx)

@@ -135,7 +135,7 @@ func (h *handle) Close() error {
 	return nil
 }
 
-// The engine can be stopped, so that it answers nothing until it goes on.
+// The engine can be stopped, so that it answers nothing until it is resumed.
 
 // stop stops the engine.
 func (db *database) stop(*testing.T) (resume func()) {
@@ -171,7 +171,7 @@ func (db *database) answer(ctx context.Context, deaf bool) error {
 }
 
 // An engine may count the writes of each key, from its creation on, and a handle
-// remember of each key the last record that it saw, and at which count that was.
+// may remember, for each key, the last record that it saw, and its count.
 
 func (h *handle) put(r driver.Record) {
 	h.db.records[h.id(r.Key)] = r

@@ -18,8 +18,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// database is a store written from package driver alone, and not shared with
-// memstore, in which one thing can be broken.
+// database is a store written only from package driver, independent of
+// memstore, with one possible bug.
 type database struct {
 	bug string
 
@@ -169,7 +169,7 @@ func (h *handle) get(ctx context.Context, key string) (driver.Record, error) {
 	return c, nil
 }
 
-// unreadable is the state of a record that stands for one of another format.
+// unreadable is the state of a record that simulates another format.
 const unreadable driver.State = "unreadable"
 
 func (h *handle) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
@@ -261,7 +261,7 @@ func (h *handle) refuse(next driver.Record) error {
 	return nil
 }
 
-// claimsMore reports whether a bug lets a claim take what is not free.
+// claimsMore reports whether a bug lets a claim take a lock that is not free.
 func (h *handle) claimsMore(prev, next driver.Record) bool {
 	switch h.db.bug {
 	case "claim overwrites held":

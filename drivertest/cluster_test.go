@@ -15,9 +15,9 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// cluster is a database of three servers. All write through the leader. Each has a copy
-// of what it has heard, which answers eventual reads: what was written through itself,
-// and what others have written up to the last time that it was asked for the key.
+// cluster is a database of three servers. All write through the leader. Each answers
+// eventual reads from a copy: its own writes, and the writes of others up to its last
+// read of the key.
 type cluster struct {
 	bug     string
 	leader  *memstore.Store
@@ -73,7 +73,7 @@ func (m *member) Get(ctx context.Context, key string, how driver.Consistency) (d
 	return m.server.hear(key, copied{rec, err})
 }
 
-// hear notes what is so, and returns what the server knew. The server is locked.
+// hear updates the copy, and returns what the server knew. The server is locked.
 func (s *server) hear(key string, is copied) (driver.Record, error) {
 	knew, found := s.copy[key]
 	s.copy[key] = is

@@ -285,8 +285,8 @@ func TestBugsAreFound(t *testing.T) {
 	}
 }
 
-// TestPatienceRunsOut: the first hint that does not come costs the whole patience, and
-// each further one 2 seconds. A store that never hints fails in good time.
+// TestPatienceRunsOut: the first missing hint costs the whole patience, and each
+// further one 2 seconds. A store that never hints fails soon.
 func TestPatienceRunsOut(t *testing.T) {
 	enginetest.MakeVerify(t)
 	if os.Getenv(envBug) != "" {

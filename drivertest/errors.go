@@ -14,7 +14,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// change turns a record into one that must not replace another.
+// change turns a record into a record that must not replace another.
 type change func(next *driver.Record, prev driver.Record)
 
 // testErrors writes what CheckClaim and CheckSwap refuse: the store must not.

@@ -104,8 +104,9 @@ func (o *Options) rowKey(t *testing.T, key string) item {
 	return it
 }
 
-// olderState returns the state in which a client that knows of no sessions reads an
-// item: it needs a lease, and takes an item for held unless another state says so.
+// olderState returns the state in which a client that does not know of sessions
+// reads an item: it needs a lease, and reads an item as held unless it has another
+// state.
 func olderState(it item) driver.State {
 	r := reader{it: it}
 	if r.lease(); r.err != nil {

@@ -42,7 +42,7 @@ func newConnections(client *dynamodb.Client) *connections {
 	case *awshttp.BuildableClient:
 		own := &http.Client{
 			Transport: theirs.GetTransport(), Timeout: theirs.GetTimeout(),
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // DynamoDB sends nobody away
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // DynamoDB does not redirect
 		}
 		c.client, c.drop = own, own.CloseIdleConnections
 	case interface{ CloseIdleConnections() }:

@@ -36,7 +36,7 @@ func (s *Store) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding 
 	d, err := s.Inspect(ctx)
 	answered := smithy.APIError(nil)
 	if gone := (*types.ResourceNotFoundException)(nil); errors.As(err, &gone) || err != nil && !errors.As(err, &answered) {
-		return nil // each call says so
+		return nil // each call reports it
 	}
 	var all []driver.Finding
 	if err == nil {
@@ -302,7 +302,7 @@ func (s *Store) foreignItems(ctx context.Context) []driver.Finding {
 	for looked := 0; looked < mostLooked; {
 		out, err := call(ctx, s, s.client.Scan, in)
 		if err != nil {
-			return nil // the rights have told it
+			return nil // rights has reported it
 		}
 		for _, is := range out.Items {
 			found.count(is, s.options.PartitionKey)

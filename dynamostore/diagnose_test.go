@@ -18,7 +18,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// diagnosedTable makes a table, which change may make another one than the usual.
+// diagnosedTable creates a usual table, which change may alter.
 func diagnosedTable(t *testing.T, change func(*dynamodb.CreateTableInput)) (enginetest.DynamoDB, string) {
 	t.Helper()
 	e := enginetest.FullDynamoDB(t)
@@ -38,7 +38,7 @@ func diagnosedTable(t *testing.T, change func(*dynamodb.CreateTableInput)) (engi
 	return e, table
 }
 
-// diagnosed reports what is wanted of a table, and not found.
+// diagnosed reports wanted findings of a table that are missing.
 func diagnosed(t *testing.T, e enginetest.DynamoDB, table string, o Options, want ...string) {
 	t.Helper()
 	enginetest.Findings(t, open(t, e.URL, table, &o).Diagnose(t.Context(), driver.Timing{Heartbeat: 12 * time.Second}), want...)
@@ -73,8 +73,8 @@ func TestDiagnoseOthers(t *testing.T) {
 	diagnosed(t, e, table, Options{SharedTable: true}, `bad items: the other client writes leases like "20s"`, "write dialect=dynamolock")
 }
 
-// The table has other keys than the URL says: the store does not open, and what to write is
-// told.
+// The table's keys differ from the URL: the store does not open, and the error says what to
+// write.
 func TestDiagnoseOtherKeys(t *testing.T) {
 	e, table := diagnosedTable(t, func(in *dynamodb.CreateTableInput) {
 		in.AttributeDefinitions = []types.AttributeDefinition{

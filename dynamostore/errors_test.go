@@ -24,9 +24,9 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// TestErrorsAreSorted answers writes as DynamoDB and what lies before it do, and
-// checks what is made of it. Codes and texts are from DynamoDB's documentation
-// and from the SDK's tests.
+// TestErrorsAreSorted answers writes like DynamoDB and the network before it,
+// and checks the resulting errors. Codes and texts are from DynamoDB's
+// documentation and from the SDK's tests.
 func TestErrorsAreSorted(t *testing.T) {
 	for _, tc := range []struct {
 		status        int
@@ -146,7 +146,7 @@ func answering(t *testing.T, answer http.HandlerFunc) *Store {
 	return open(t, server.URL, "locks", nil)
 }
 
-// TestErrorsOfTheWay has no answer come, in each way in which none can.
+// TestErrorsOfTheWay has requests without an answer, in every possible way.
 func TestErrorsOfTheWay(t *testing.T) {
 	drop := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	t.Run("Dropped", func(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"github.com/tenurelock/tenure/dynamostore"
 )
 
-// Each process has a client of its own. The configuration is that of
+// Each process has a client of its own. The configuration is from
 // config.LoadDefaultConfig, as for every other service.
 func Example() {
 	ctx := context.Background()

@@ -30,9 +30,9 @@ const (
 	attrStamp    = "stamp"               // S: the recordVersionNumber that Tenure wrote last
 	attrState    = "tenureState"         // S: the state; absent in a held lock with heartbeats of its own
 	attrBeat     = "tenureBeat"          // S: the beat, where it is not the recordVersionNumber
-	attrTenure   = "tenure"              // S: what else a record has, as text of package recordcodec
+	attrTenure   = "tenure"              // S: the rest of a record, as text of package recordcodec
 	attrBefore   = "tenureBefore"        // S: Record.Prev, as text of package recordcodec
-	attrReason   = "tenureReason"        // S: the reason of a released item's request, where tenure has the beginning alone
+	attrReason   = "tenureReason"        // S: the reason of a released item's request, if tenure has only its beginning
 	attrShared   = "tenureShared"        // S "1": written with SharedTable
 
 	attrForeign = "isNonAcquirable" // of the Rust crate dynamodb_lock

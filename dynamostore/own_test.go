@@ -21,8 +21,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// ownRow returns what Tenure writes for a lock that is free, or held, with some
-// attributes changed; nil takes one away.
+// ownRow returns Tenure's item of a free or held lock, with some attributes
+// changed; nil removes one.
 func ownRow(t *testing.T, free bool, changes item) item {
 	t.Helper()
 	rec := held("k")
@@ -46,8 +46,8 @@ func changed(t *testing.T, rec driver.Record, changes item) item {
 	return it
 }
 
-// TestDamagedRows has rows of Tenure's own that somebody changed by hand, or a
-// later version wrote: none is free.
+// TestDamagedRows has rows of Tenure that were changed by hand, or written by
+// a later version: none of them is free.
 func TestDamagedRows(t *testing.T) {
 	resting := func(changes item, change func(more *driver.Record)) item {
 		it := changed(t, under("k", "s1"), changes)
@@ -87,8 +87,8 @@ func TestDamagedRows(t *testing.T) {
 			{"data a string", ownRow(t, true, item{attrData: text("d")}), "data is a string (S)"},
 			{"freed by hand", ownRow(t, false, item{attrReleased: text("1")}), `isReleased was set by hand: remove it, and free the lock with "tenure release"`},
 			{"requests a string", ownRow(t, false, item{attrTenure: text(`{"requests":"x"}`)}), "requests is not a list"},
-			// What rests is taken by the death of its session alone. So a row that does not name
-			// it any more is nobody's to take.
+			// A lock under a session is free only after the session's death. So a row that no
+			// longer names the session must not be taken.
 			{"under a session", resting(nil, nil), ""},
 			{"no session", resting(nil, func(more *driver.Record) { more.Session = "" }), "it has no tenure.session"},
 			{"session a number", resting(item{attrTenure: text(`{"lease":"1s","session":1}`)}, nil), "session is not a string"},
@@ -136,9 +136,8 @@ func TestLeaseRaisedByHand(t *testing.T) {
 	}
 }
 
-// TestSharedTokenIsNeverGivenTwice has a claimant that read the state of an
-// earlier time: another one was granted meanwhile, and the other client deleted
-// the row.
+// TestSharedTokenIsNeverGivenTwice has a claim based on an old state: meanwhile
+// the lock was granted to another, and the other client deleted the row.
 func TestSharedTokenIsNeverGivenTwice(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	table := newTable(t, e, nil)
@@ -205,8 +204,8 @@ func TestSharedDeleteKeepsTheToken(t *testing.T) {
 	}
 }
 
-// TestSharedByOneAndNotByAnother: who has forgotten SharedTable takes nothing, in
-// both dialects, until the table is said to be shared no more.
+// TestSharedByOneAndNotByAnother: a process without SharedTable takes nothing, in
+// both dialects, until Unshare is set.
 func TestSharedByOneAndNotByAnother(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	for _, dialect := range []Dialect{Java, Dynamolock} {
@@ -247,8 +246,8 @@ func TestSharedByOneAndNotByAnother(t *testing.T) {
 			if rec, _, err = without.Claim(t.Context(), held("k")); err != nil || rec.Token != 3 {
 				t.Fatalf("a claim after that: token %d, %v", rec.Token, err)
 			}
-			// The other way round: who shares goes on from the higher of both tokens, and
-			// from then on the other one is refused.
+			// The other way round: a process with SharedTable continues from the higher
+			// of both tokens, and from then on the other process is refused.
 			release(without, rec)
 			if rec, _, err = with.Claim(t.Context(), held("k")); err != nil || rec.Token != 4 {
 				t.Fatalf("a claim with SharedTable again: token %d, %v", rec.Token, err)
@@ -370,9 +369,9 @@ func TestReadsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestConflictIsReadStrongly has an engine refuse writes without a word on what
-// stands there, as those do that know no ALL_OLD, and answer cheap reads with
-// what stood there before.
+// TestConflictIsReadStrongly has an engine that refuses writes without the
+// current item, as engines without ALL_OLD do, and answers cheap reads with an
+// old item.
 func TestConflictIsReadStrongly(t *testing.T) {
 	store := answering(t, func(rw http.ResponseWriter, r *http.Request) {
 		stands := `{"key":{"S":"k"},"ownerName":{"S":"o"},"leaseDuration":{"S":"20000"},"recordVersionNumber":{"S":"before"}}`

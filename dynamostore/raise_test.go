@@ -25,8 +25,9 @@ func javaHas(t *testing.T, url, table, key string, changes item) {
 	plantItem(t, url, table, it)
 }
 
-// TestRaiseInASharedTable: tokens stand beside the items of locks there, and are most of
-// what is there: the client for Java deletes its items. All of them rise.
+// TestRaiseInASharedTable: a shared table has the tokens of locks in items of their own,
+// which are most of its items: the Java client deletes the items of its locks. All of
+// them rise.
 func TestRaiseInASharedTable(t *testing.T) {
 	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
 		if e.NoTransactions {
@@ -108,8 +109,8 @@ func TestRaiseInASharedTable(t *testing.T) {
 	})
 }
 
-// TestRaiseOverAnotherClient: in a table that was not said to be shared, what another
-// client has written is left alone, and named.
+// TestRaiseOverAnotherClient: in a table without SharedTable, items of another client
+// are left alone, and named.
 func TestRaiseOverAnotherClient(t *testing.T) {
 	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
 		table := newTable(t, e, nil)

@@ -32,7 +32,7 @@ func row(changes item) item {
 	return it
 }
 
-// foreignRows are rows that no client of ours wrote, and what is made of them.
+// foreignRows are rows of other clients, and how the store reads them.
 var foreignRows = []struct {
 	name    string
 	row     item
@@ -120,7 +120,7 @@ func TestForeignRows(t *testing.T) {
 					if tc.refused == "" {
 						wantRefused(t, store, rec, shared)
 					} else if _, _, err := store.Claim(t.Context(), held(name)); !errors.Is(err, driver.ErrUnreadable) || !errors.Is(err, driver.ErrNotApplied) {
-						// Who cannot read it knows no version to take it over from.
+						// A client that cannot read it knows no version to take it over from.
 						t.Errorf("Claim: %v; want ErrUnreadable, not applied", err)
 					}
 					if left := readItem(t, e.URL, table, item{"key": text(name)}); tc.refused != "" || !shared {
@@ -134,7 +134,7 @@ func TestForeignRows(t *testing.T) {
 	})
 }
 
-// wantForeign fails the test unless rec is what is known of a row.
+// wantForeign fails the test unless rec is the record of a foreign row.
 func wantForeign(t *testing.T, rec driver.Record, it item, lease time.Duration, free bool) {
 	t.Helper()
 	floor := uint64(0)
@@ -156,8 +156,7 @@ func wantForeign(t *testing.T, rec driver.Record, it item, lease time.Duration, 
 	}
 }
 
-// wantRefused tries to take what is there, and fails the test if that succeeds
-// where it must not.
+// wantRefused tries to take a lock, and fails the test if that succeeds.
 func wantRefused(t *testing.T, store *Store, rec driver.Record, may bool) {
 	t.Helper()
 	next := held(rec.Key)
@@ -193,8 +192,8 @@ func wantRefused(t *testing.T, store *Store, rec driver.Record, may bool) {
 	}
 }
 
-// TestOursGoesNotOverTheirs: another client has written over a lock, and put back what it has
-// read of ours, as dynamolock does. Our heartbeat and our deletion are refused.
+// TestOursGoesNotOverTheirs: another client has overwritten a lock, and restored attributes
+// that it had read, as dynamolock does. Our heartbeat and our deletion are refused.
 func TestOursGoesNotOverTheirs(t *testing.T) {
 	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
 		table := newTable(t, e, nil)
@@ -215,7 +214,7 @@ func TestOursGoesNotOverTheirs(t *testing.T) {
 }
 
 // TestForeignOwnerWithZero: a lock whose holder has a name that no record of ours may
-// have is taken over as any other, and remembers its holder.
+// have is taken over like any other, and remembers its holder.
 func TestForeignOwnerWithZero(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	table := newTable(t, e, nil)

@@ -35,7 +35,7 @@ func session(id string) driver.Record {
 	return rec
 }
 
-// textOf returns a text of an item, "" if it is not there.
+// textOf returns a text of an item, "" if it is missing.
 func textOf(it item, name string) string {
 	s, _ := it[name].(*types.AttributeValueMemberS)
 	if s == nil {
@@ -44,8 +44,8 @@ func textOf(it item, name string) string {
 	return s.Value
 }
 
-// TestRestingItems checks what is in the table, in both dialects: a lease that no
-// other client can parse, and a state on which no Tenure without sessions acts.
+// TestRestingItems checks the table, in both dialects: a lease that no other
+// client can parse, and a state on which no Tenure without sessions acts.
 func TestRestingItems(t *testing.T) {
 	enginetest.EachDynamoDB(t, func(t *testing.T, e enginetest.DynamoDB) {
 		for _, dialect := range []Dialect{Java, Dynamolock} {
@@ -138,8 +138,8 @@ func TestLedgersInASharedTable(t *testing.T) {
 	})
 }
 
-// TestNamesInASharedTable are any: a lock that is called as one of package once, and has no
-// ledger, is a lock as any other.
+// TestNamesInASharedTable are any: a lock that is named like a lock of package once, but
+// has no ledger, is a lock like any other.
 func TestNamesInASharedTable(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	store := open(t, e.URL, newTable(t, e, nil), &Options{SharedTable: true})
@@ -155,8 +155,8 @@ func TestNamesInASharedTable(t *testing.T) {
 	}
 }
 
-// TestOnceInASharedTable is refused before its work begins, and told where to go; it leaves
-// nothing that would be in the way of a lock of this name.
+// TestOnceInASharedTable is refused before its work begins, with advice; it leaves nothing
+// that would block a lock of this name.
 func TestOnceInASharedTable(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	shared := open(t, e.URL, newTable(t, e, nil), &Options{SharedTable: true})

@@ -168,7 +168,7 @@ func (s *Store) later(d time.Duration, call Call) {
 	if !call.Op.IsWrite() {
 		return
 	}
-	s.async(d, func() { _, _ = s.send(s.ctx, call, 0) }) // nobody waits for its outcome
+	s.async(d, func() { _, _ = s.send(s.ctx, call, 0) }) // its outcome is not awaited
 }
 
 // async runs f after d, unless the store is closed before.

@@ -7,7 +7,7 @@
 //
 // A lease alone cannot do that. Its holder can be paused between its last check
 // and its write, and write after another has begun. Only the resource can still
-// tell the two apart.
+// distinguish the two.
 //
 //	gate := fence.NewGate(nil)                             // in memory, of one process
 //	err := gate.Do(ctx, "ledger", token, write)            // *StaleError if a higher token was here

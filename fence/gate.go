@@ -157,7 +157,7 @@ func (g *Gate) enter(ctx context.Context, resource string, token uint64) (*slot,
 		g.drop(resource, s)
 		return nil, 0, fmt.Errorf("fence %q: waiting for another write: %w", shown(resource), context.Cause(ctx))
 	}
-	if ctx.Err() != nil { // both were ready: the caller has gone
+	if ctx.Err() != nil { // both were ready: the caller has given up
 		g.leave(resource, s)
 		return nil, 0, fmt.Errorf("fence %q: %w", shown(resource), context.Cause(ctx))
 	}

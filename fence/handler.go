@@ -72,7 +72,7 @@ const defaultMaxBody = 1 << 20
 //
 // The answer of next is kept in memory and sent when the resource is free
 // again, so that no client reads of a write that was not committed, and a slow
-// one keeps nobody out. So next cannot flush, nor take over the connection. A
+// one excludes no other. So next cannot flush, nor take over the connection. A
 // panic of next goes on, and frees the resource.
 //
 // Next must have done its writing when it returns: a write that goes on in
@@ -199,7 +199,7 @@ func (a *answer) Header() http.Header {
 }
 
 func (a *answer) WriteHeader(status int) {
-	if a.status != 0 || status < http.StatusOK { // the first one counts; there is nobody to inform yet
+	if a.status != 0 || status < http.StatusOK { // the first one counts; informational answers are dropped
 		return
 	}
 	a.status, a.sealed = status, a.Header().Clone()

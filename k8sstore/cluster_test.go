@@ -21,8 +21,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// TestServers runs the suite on two API servers of one cluster, whose memories are not
-// the same.
+// TestServers runs the suite on two API servers of one cluster, whose caches differ.
 func TestServers(t *testing.T) {
 	one := enginetest.StartKubernetes(t)
 	two := one.Beside(t)
@@ -61,9 +60,8 @@ func compact(t *testing.T, url string) {
 	ask("/v3/kv/compaction", fmt.Sprintf(`{"revision":%q,"physical":true}`, now))
 }
 
-// TestRestartUnderAWatch kills the API server of a watch, has the record released through
-// another one and etcd forget that, and starts it again. The watch stands again, and
-// hints.
+// TestRestartUnderAWatch kills the API server of a watch, releases the record through
+// another one, compacts etcd, and starts it again. The watch is set again, and hints.
 func TestRestartUnderAWatch(t *testing.T) {
 	one := enginetest.StartKubernetes(t)
 	two := one.Beside(t)
@@ -106,8 +104,8 @@ func TestRestartUnderAWatch(t *testing.T) {
 	})
 }
 
-// TestHeartbeatsCallNoHint: what a watch sees in order tells that nothing was hinted
-// before.
+// TestHeartbeatsCallNoHint: a watch gets events in order, so a later hint shows that
+// there was none before.
 func TestHeartbeatsCallNoHint(t *testing.T) {
 	s, other, _ := setUp(t, nil)
 	rec := mustClaim(t, other, "lock")
@@ -133,8 +131,8 @@ func TestHeartbeatsCallNoHint(t *testing.T) {
 	}
 }
 
-// TestWatchStands: Watch returns when the API server has said that it will tell, and
-// misses nothing that has happened since it began.
+// TestWatchStands: Watch returns when the API server has confirmed the watch, and
+// misses no change since it began.
 func TestWatchStands(t *testing.T) {
 	s, other, w := setUp(t, nil)
 	rec := mustClaim(t, other, "lock")

@@ -116,8 +116,8 @@ func mustConfig(t testing.TB, file, user string) *rest.Config {
 	return config
 }
 
-// newNamespace makes a namespace for one test. It stays: nothing in the API server alone
-// empties one.
+// newNamespace creates a namespace for one test. It stays: the API server alone does not
+// empty one.
 func newNamespace(t testing.TB, file string) string {
 	t.Helper()
 	c, err := newClient(rest.CopyConfig(mustConfig(t, file, "admin")))
@@ -158,7 +158,7 @@ func held(key string) driver.Record {
 	return driver.Record{Key: key, Version: version, Beat: version, Owner: "o", Lease: time.Second, State: driver.Held}
 }
 
-// through returns the config with another address, past which a relay stands.
+// through returns the config with the address of a relay.
 func through(t testing.TB, config *rest.Config, addr string) *rest.Config {
 	t.Helper()
 	u, err := url.Parse(config.Host)

@@ -31,7 +31,7 @@ func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding 
 	defer cancel()
 	version, ok := s.version(ctx)
 	if !ok {
-		return nil // each call says so
+		return nil // each call reports it
 	}
 	all := []driver.Finding{s.encryption(), version}
 	user := s.user(ctx)

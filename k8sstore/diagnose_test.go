@@ -16,7 +16,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// diagnosed reports what is wanted of a namespace, to a user of the kubeconfig, and not found.
+// diagnosed reports wanted findings of a namespace, for a user of the kubeconfig, that are
+// missing.
 func diagnosed(t *testing.T, kubeconfig, user, namespace string, o Options, want ...string) {
 	t.Helper()
 	config, _, err := Config(kubeconfig, user)
@@ -31,7 +32,7 @@ func diagnosed(t *testing.T, kubeconfig, user, namespace string, o Options, want
 	enginetest.Findings(t, s.Diagnose(t.Context(), driver.Timing{}), want...)
 }
 
-// What the rights let a store do is told, and which are missing.
+// Findings say what the rights allow, and which rights are missing.
 func TestDiagnoseRights(t *testing.T) {
 	kubeconfig := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
 	namespace := enginetest.KubernetesNamespace(t, kubeconfig)
@@ -49,7 +50,7 @@ func TestDiagnoseRights(t *testing.T) {
 	diagnosed(t, kubeconfig, "app", namespace, Options{}, `ok rights: "app" can read and write Leases`, `warn rights: "app" must not get, list, create, delete ConfigMaps in namespace `+namespace+": data of more than 4 kB are refused; grant what tenure table policy prints")
 }
 
-// Locks that an elector has are told where they are shared.
+// Findings name the locks of electors if locks are shared.
 func TestDiagnoseElectors(t *testing.T) {
 	kubeconfig := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
 	namespace := enginetest.KubernetesNamespace(t, kubeconfig)
@@ -64,7 +65,7 @@ func TestDiagnoseElectors(t *testing.T) {
 	diagnosed(t, kubeconfig, "admin", namespace, Options{}, "!electors", "!shared")
 }
 
-// What stands at the address may be another program, or say little.
+// At the address may be another program, or a server that reports little.
 func TestAPIServerAnswers(t *testing.T) {
 	for _, c := range []struct {
 		status int

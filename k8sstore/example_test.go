@@ -40,8 +40,8 @@ func Example() {
 	}
 }
 
-// A controller that is moved from client-go's elector keeps the Lease that it has: old and
-// new replicas respect each other while the Deployment rolls.
+// A controller that moves from client-go's elector keeps its Lease: old and new replicas
+// respect each other while the Deployment rolls.
 func Example_sharedLease() {
 	ctx := context.Background()
 	config, namespace, err := k8sstore.Config("", "")

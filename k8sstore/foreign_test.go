@@ -195,7 +195,7 @@ func specBy(holder string, seconds int32, at time.Time) v1.LeaseSpec {
 	return v1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &micro, AcquireTime: &micro, LeaseTransitions: new(int32)}
 }
 
-// plantSpec has another client write a Lease as electors do: all else in it stays.
+// plantSpec has another client write a Lease as electors do: the rest of it stays.
 func plantSpec(t *testing.T, s *Store, key string, spec v1.LeaseSpec, notes map[string]string) v1.Lease {
 	t.Helper()
 	o := v1.Lease{TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, Spec: spec}
@@ -218,7 +218,7 @@ func plantSpec(t *testing.T, s *Store, key string, spec v1.LeaseSpec, notes map[
 	return now
 }
 
-// TestForeignLeases: what is made of Leases that no store has written.
+// TestForeignLeases: how the store reads Leases that no store has written.
 func TestForeignLeases(t *testing.T) {
 	s, other, _ := setUp(t, &Options{SharedLease: true})
 	plain, err := New(mustConfig(t, enginetest.Shared(t, enginetest.Kubernetes, "kubernetes"), "admin"), s.namespace, nil)
@@ -278,8 +278,8 @@ func TestForeignLeases(t *testing.T) {
 				}
 				plantSpec(t, s, c.name, c.spec, nil)
 			}
-			// Nobody takes it with other eyes: neither a takeover of what has changed, nor
-			// anything by a store that does not share names.
+			// Neither a takeover of a changed Lease takes it, nor a store that does not
+			// share names.
 			if err := s.Delete(t.Context(), got); !errors.Is(err, driver.ErrPermanent) || !errors.Is(err, driver.ErrNotApplied) {
 				t.Errorf("Delete: %v", err)
 			}
@@ -308,7 +308,7 @@ func TestForeignLeases(t *testing.T) {
 			}
 		})
 	}
-	// They are listed, beside those that were taken.
+	// They are listed, together with taken ones.
 	page, err := s.List(t.Context(), "", "")
 	if err != nil || len(page.Records)+len(page.Unreadable) != s.page || page.Cursor == "" {
 		t.Errorf("List: %d records, %d that are not read, cursor %q, %v", len(page.Records), len(page.Unreadable), page.Cursor, err)
@@ -388,7 +388,7 @@ func TestSharedRefusals(t *testing.T) {
 	if sent := w.requests(); len(sent) > 0 {
 		t.Errorf("sent: %q", sent)
 	}
-	// What is left is shown to electors for whole seconds, rounded up.
+	// Electors read the remaining time in whole seconds, rounded up.
 	for lease, want := range map[time.Duration]int32{time.Millisecond: 1, time.Second: 1, time.Second + 1: 2, 15 * time.Second: 15} {
 		rec := held(fmt.Sprint("lease-", int64(lease)))
 		rec.Lease = lease
@@ -410,9 +410,9 @@ func TestSharedRefusals(t *testing.T) {
 	}
 }
 
-// TestRaiseOverElectors: tokens are raised over what an elector has left, once it has
-// shown no life for its own duration; and not over one under whose name Tenure has never
-// given a token.
+// TestRaiseOverElectors: tokens are raised over the Lease of an elector, once it has not
+// renewed it for its own duration; but not over a Lease under whose name Tenure has
+// never granted a token.
 func TestRaiseOverElectors(t *testing.T) {
 	s, other, _ := setUp(t, &Options{SharedLease: true})
 	ops := newClientOf(t, s, "ops", time.Second)
@@ -422,7 +422,7 @@ func TestRaiseOverElectors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Those that follow were written by electors since.
+	// Electors have written the following ones since.
 	plantSpec(t, other, "lock", specBy("elector", 2, time.Now()), nil)
 	plantSpec(t, other, "free", specBy("", 1, time.Now()), nil)
 	plantSpec(t, other, "never", specBy("controller", 3600, time.Now()), nil)
@@ -445,8 +445,8 @@ func TestRaiseOverElectors(t *testing.T) {
 		t.Errorf("the Lease of another program was taken: %+v", spec)
 	}
 
-	// Where names are not shared, what an elector has written over a record of Tenure is
-	// left alone, and named.
+	// Without shared names, a record of Tenure that an elector has overwritten is left
+	// alone, and named.
 	plain, err := New(mustConfig(t, enginetest.Shared(t, enginetest.Kubernetes, "kubernetes"), "admin"), s.namespace, &Options{Prefix: prefixOf(t)})
 	if err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func TestKubectl(t *testing.T) {
 	}
 	shows("web-9", 15, 2)
 
-	// Two writes in one microsecond, or by clocks that stand still, are two.
+	// Two writes in one microsecond, or with stopped clocks, are distinguished.
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	is := state{rev: "1", spec: v1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: now}}}
 	if spec := s.specOf(&is, rec, now); spec.RenewTime.Time.Equal(now) {
@@ -215,7 +215,7 @@ func TestLongData(t *testing.T) {
 }
 
 // TestPartsLeftBehind: a writer that dies, or loses, between its two writes changes
-// nothing that can be read, and what it leaves is removed by the next.
+// nothing readable, and the next writer removes its ConfigMap.
 func TestPartsLeftBehind(t *testing.T) {
 	s, other, w := setUp(t, nil)
 	long := bytes.Repeat([]byte("x"), driver.MaxDataLen)
@@ -260,7 +260,7 @@ func TestPartsLeftBehind(t *testing.T) {
 	if got, err := other.Get(t.Context(), "lock", driver.Strong); err != nil || !bytes.Equal(got.Data, long[1:]) {
 		t.Errorf("it shows %d bytes of data, %v", len(got.Data), err)
 	}
-	// What somebody has deleted, or changed, by hand is told, and never taken for nothing.
+	// Parts that were deleted, or changed, by hand are an error, and never read as no data.
 	if err := s.calls.remove(t.Context(), configMaps, s.namespace, kept[0], ""); err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (p *plugin) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.leave()
 	go func() {
 		if a := <-got; a.err == nil {
-			_ = a.Body.Close() // nobody reads it
+			_ = a.Body.Close() // it is not read
 		}
 		p.ended()
 	}()

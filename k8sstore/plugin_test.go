@@ -24,7 +24,7 @@ import (
 )
 
 // hangingPlugin returns a config with an exec plugin that hangs until the returned function
-// is called, and then hands out a token; and the number of requests that were sent.
+// is called, and then returns a token; and the number of sent requests.
 func hangingPlugin(t *testing.T) (config *rest.Config, goOn func(), sent *atomic.Int64) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -66,7 +66,7 @@ echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"
 	return config, goOn, sent
 }
 
-// counted counts what is sent, also if its context has ended by then.
+// counted counts sent requests, also if their context has ended.
 type counted struct {
 	http.RoundTripper
 	sent *atomic.Int64
@@ -80,8 +80,8 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 // inVain is for how long a call waits for a plugin that hangs.
 const inVain = 200 * time.Millisecond
 
-// TestPluginHangs: no call waits for a plugin for longer than its context says, and none that
-// was given up is sent later.
+// TestPluginHangs: no call waits for a plugin for longer than its context, and no abandoned
+// call is sent later.
 func TestPluginHangs(t *testing.T) {
 	config, goOn, sent := hangingPlugin(t)
 	bound := func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), inVain) }
@@ -155,8 +155,8 @@ func TestPluginHangs(t *testing.T) {
 	}
 }
 
-// TestPluginIsAskedAgain: credentials that the server refuses are asked for again, before the
-// refusal is told; a plugin that hangs then holds no call up either.
+// TestPluginIsAskedAgain: the plugin is asked again for refused credentials, before the
+// refusal is reported; a plugin that hangs then blocks no call either.
 func TestPluginIsAskedAgain(t *testing.T) {
 	config, goOn, _ := hangingPlugin(t)
 	goOn()

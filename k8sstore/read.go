@@ -193,7 +193,7 @@ func (s *Store) keyOf(o *v1.Lease) string {
 		if ok || o.Labels[labelStore] != s.label() || !strings.HasPrefix(o.Name, s.options.Prefix) {
 			return ""
 		}
-		key = o.Name // somebody has taken its key away, and nothing else names it
+		key = o.Name // its key was removed, and nothing else names it
 	}
 	return key
 }

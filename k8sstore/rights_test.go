@@ -110,8 +110,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestPolicyText: names are strings, whatever they look like, and who may only look may
-// write nothing.
+// TestPolicyText: names are strings, whatever they look like, and the read-only role
+// may write nothing.
 func TestPolicyText(t *testing.T) {
 	text := Policy("123", "true")
 	for _, want := range []string{"\n  name: \"true\"\n", "\n  namespace: \"123\"\n"} {
@@ -137,7 +137,7 @@ func TestPolicyText(t *testing.T) {
 	}
 }
 
-// TestRefusals: what is wrong with a cluster is told in time, and for good only if it is.
+// TestRefusals: problems of a cluster are reported in time, and as permanent only if they are.
 func TestRefusals(t *testing.T) {
 	file := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
 	config := mustConfig(t, file, "admin")

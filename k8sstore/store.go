@@ -68,7 +68,7 @@ type Store struct {
 	calls     *client // by HTTP/1.1, each on a connection that no other waits for
 	watches   *client
 	server    *url.URL
-	unchecked bool // nobody looks at the server's certificate
+	unchecked bool // the server's certificate is not checked
 	namespace string
 	options   Options
 	writer    versioned.Writer[state]

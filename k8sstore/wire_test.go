@@ -177,8 +177,8 @@ func TestRoundTrips(t *testing.T) {
 	costs("claim of a lock that is held, and not known", 2, nil)
 }
 
-// TestOutcomes: what the client of Kubernetes would send again is sent once, and each
-// error says what is certain.
+// TestOutcomes: requests that client-go would repeat are sent once, and each error
+// says what is certain.
 func TestOutcomes(t *testing.T) {
 	s, other, w := setUp(t, nil)
 	ctx := t.Context()

@@ -192,7 +192,7 @@ func claimAndRelease(b *testing.B, s *memstore.Store, key string, left *atomic.I
 	}
 }
 
-// A copy has what was there, and nothing of what comes after, in either direction.
+// A copy has the records of its time, and no later writes, in either direction.
 func TestCopyIsABackup(t *testing.T) {
 	ctx := t.Context()
 	a := memstore.New()

@@ -22,7 +22,7 @@ func listen(t *testing.T, address string, o *Options) *UDP {
 	return u
 }
 
-// What is sent to an address that was advertised arrives there.
+// A datagram to an advertised address arrives.
 func TestDatagramsArrive(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		t.Run(address, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestDatagramsArrive(t *testing.T) {
 				t.Skipf("this machine has no such address: %v", err)
 			}
 			a, b := listen(t, address, nil), listen(t, address, nil)
-			// On a busy machine one may be lost: they are sent until one has come.
+			// On a busy machine a datagram may be lost: the test sends until one arrives.
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 			defer stop()
 			go func() {
@@ -102,7 +102,7 @@ func TestSendRefuses(t *testing.T) {
 	}
 }
 
-// A wildcard, or another address that is no single machine's, is not advertised.
+// A wildcard, or an address of several machines, is not advertised.
 func TestListenChecksWhatItAdvertises(t *testing.T) {
 	for _, tt := range []struct{ address, advertise, want string }{
 		{"0.0.0.0:0", "", "wildcard"},
@@ -134,8 +134,8 @@ func TestListenChecksWhatItAdvertises(t *testing.T) {
 	}
 }
 
-// The socket may not broadcast: the system refuses what looks like an address of one
-// machine.
+// The socket may not broadcast: the system refuses a broadcast address that looks
+// like any other.
 func TestSocketMayNotBroadcast(t *testing.T) {
 	u := listen(t, "127.0.0.1:0", nil)
 	if err := u.Send("udp://127.255.255.255:4711", []byte("x")); err == nil {

@@ -220,7 +220,7 @@ func (s *Store) exchange(conn *pgx.Conn, st *statement, values [][]byte, changed
 		s.renew(pg, a.err)
 	}
 	if changed != "" {
-		s.tell.note(changed) // even if nobody knows what has become of it
+		s.tell.note(changed) // even if the outcome is unknown
 	}
 	answered <- a
 	_ = p.Close() // all of it has been read, or the connection is broken

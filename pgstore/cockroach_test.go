@@ -15,8 +15,9 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// cockroach answers on a connection as CockroachDB does: it says what it is when the
-// connection stands, unless a pooler is in between, and by version(). It refuses all else.
+// cockroach answers on a connection as CockroachDB does: it names itself when the
+// connection is established, unless a pooler is in between, and by version(). It refuses
+// everything else.
 func cockroach(conn net.Conn, pooled bool) {
 	defer conn.Close()
 	b := pgproto3.NewBackend(conn, conn)

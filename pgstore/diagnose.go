@@ -31,7 +31,7 @@ const (
 func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding {
 	_, all, err := s.diagnose(ctx)
 	if err != nil {
-		return nil // each call says so
+		return nil // each call reports it
 	}
 	return all
 }

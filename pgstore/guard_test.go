@@ -101,7 +101,7 @@ func TestGuard(t *testing.T) {
 	check("no table", 3, ErrUnknownToken, "without table public.tenure_records")
 }
 
-// TestGuardHoldsTheLock: nobody takes the lock over between the guard and the commit.
+// TestGuardHoldsTheLock: no other takes the lock over between the guard and the commit.
 func TestGuardHoldsTheLock(t *testing.T) {
 	database := newDatabase(t, enginetest.PostgreSQL(t))
 	s := mustOpen(t, database)

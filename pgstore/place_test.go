@@ -18,8 +18,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// ownSchemas makes two roles, each with a schema of its name, which comes first in the
-// default search path, and returns the database as each of them has it.
+// ownSchemas creates two roles, each with a schema of its name, which comes first in
+// the default search path, and returns the URL of the database for each.
 func ownSchemas(t *testing.T) (database string, as [2]string, roles [2]string) {
 	t.Helper()
 	database = enginetest.Database(t, enginetest.PostgreSQL(t))

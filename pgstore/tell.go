@@ -24,8 +24,8 @@ type teller struct {
 	store *Store
 
 	mu      sync.Mutex
-	keys    map[string]bool // not told yet
-	done    chan struct{}   // closed when nothing is left to tell; nil: nothing is
+	keys    map[string]bool // not sent yet
+	done    chan struct{}   // closed when nothing is left to send; nil: nothing is
 	telling bool            // a goroutine does
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// patience bounds what must come.
+// patience bounds the wait for events that must come.
 const patience = time.Minute
 
 // beat is the next heartbeat of a record.
@@ -38,7 +38,7 @@ func released(rec driver.Record) driver.Record {
 	return next
 }
 
-// isConflict returns the record that stands in the way.
+// isConflict returns the current record of a conflict.
 func isConflict(err error) (driver.Record, bool) {
 	var conflict *driver.ConflictError
 	if errors.As(err, &conflict) {
@@ -108,8 +108,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestCancelUnderSynchronousReplication: a commit that waits for a standby is seen by
-// nobody, and stays so however its caller ends.
+// TestCancelUnderSynchronousReplication: a commit that waits for a standby is not
+// visible, however its caller ends.
 func TestCancelUnderSynchronousReplication(t *testing.T) {
 	server := enginetest.StartPostgreSQL(t)
 	schema, err := Schema("")
@@ -291,7 +291,7 @@ func TestTableChangesType(t *testing.T) {
 }
 
 // TestOneTransactionAtATime watches what the store sends: nothing follows a transaction
-// before its answer has come, which is what poolers count on when a client goes away.
+// before its answer has come, which poolers rely on when a client disconnects.
 func TestOneTransactionAtATime(t *testing.T) {
 	config, err := pgxpool.ParseConfig(newDatabase(t, enginetest.PostgreSQL(t)))
 	if err != nil {
@@ -336,8 +336,8 @@ func TestOneTransactionAtATime(t *testing.T) {
 	}
 }
 
-// syncCounter counts the ends of transactions that are sent, and those among them that
-// are sent together with another one or before its answer has come.
+// syncCounter counts the sent ends of transactions, and those sent together with
+// another one or before its answer has come.
 type syncCounter struct {
 	net.Conn
 	syncs, early *atomic.Int64
@@ -404,7 +404,8 @@ func TestStandbyIsNotBelieved(t *testing.T) {
 	enginetest.Swap(t, both, rec, beat(rec))
 }
 
-// TestListenerIsCut: a hint comes when the listener stands again, and later ones as before.
+// TestListenerIsCut: a hint comes when the listener is connected again, and later ones as
+// before.
 func TestListenerIsCut(t *testing.T) {
 	database := newDatabase(t, enginetest.PostgreSQL(t))
 	s, other := mustOpen(t, database), mustOpen(t, database)
@@ -572,7 +573,7 @@ func TestHeartbeatsAreSmall(t *testing.T) {
 }
 
 // TestRowChangesUnderTheStatement: a row that changes while a statement waits for it is
-// judged, and reported, as it is when the turn of the statement comes.
+// judged, and reported, as it is when the statement gets the lock.
 func TestRowChangesUnderTheStatement(t *testing.T) {
 	database := newDatabase(t, enginetest.PostgreSQL(t))
 	s := mustOpen(t, database)

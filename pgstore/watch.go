@@ -58,7 +58,7 @@ type listener struct {
 // watch is one caller's.
 type watch struct {
 	hint   func()
-	stands chan error // how the set-up has ended; it is told once
+	stands chan error // the result of the set-up, sent once
 	told   bool
 }
 
@@ -256,7 +256,7 @@ func (l *listener) rest(ctx context.Context, rest time.Duration, why error) {
 			return
 		case <-l.wake:
 			if !errors.Is(why, errNoListen) {
-				return // somebody waits for an attempt
+				return // a watch waits for an attempt
 			}
 			l.fell(l.store.failed(why))
 		}
@@ -340,7 +340,7 @@ func (l *listener) echo(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // test returns an error if the server of a listener does not answer, or is a standby by
-// now: then nothing is told here any more.
+// now: then no notification arrives here any more.
 func test(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, testPeriod)
 	defer cancel()

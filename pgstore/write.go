@@ -136,7 +136,7 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 }
 
 // replace runs a statement that replaces the version and token of prev, and returns a
-// conflict if they are not there: a second request tells then what is.
+// conflict if they are not there: then a second request reads the current record.
 func (s *Store) replace(ctx context.Context, st *statement, prev driver.Record, args []any, changed string) error {
 	if prev.Token > driver.MaxToken {
 		return s.conflict(ctx, prev.Key)

@@ -41,7 +41,7 @@ func (s *Store) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding 
 	asked, stop := context.WithTimeout(ctx, diagnosisPatience)
 	defer stop()
 	if _, err := s.Get(asked, driver.OwnPrefix+"doctor", driver.Strong); err != nil && !errors.Is(err, driver.ErrNotFound) {
-		return nil // each call says so
+		return nil // each call reports it
 	}
 	endpoint := s.endpoint(asked)
 	all := []driver.Finding{

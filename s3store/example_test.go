@@ -18,7 +18,7 @@ import (
 
 // Each process has a client of its own. The configuration is that of
 // config.LoadDefaultConfig, as for every other service. A lease of a minute costs a quarter of
-// one of 15 s, which is the default.
+// the default lease of 15 s.
 func Example() {
 	ctx := context.Background()
 	var cfg aws.Config // of config.LoadDefaultConfig(ctx)

@@ -39,7 +39,7 @@ func answering(status int, code string) *buckets.Answer {
 	return a
 }
 
-// objectsAt returns those of a client whose settings ask for retries.
+// objectsAt returns the objects of a client whose settings ask for retries.
 func objectsAt(url string) *objects {
 	return newObjects(s3.New(s3.Options{
 		BaseEndpoint: &url, Region: enginetest.S3Region, UsePathStyle: true, RetryMaxAttempts: 2, RetryMode: aws.RetryModeStandard,
@@ -104,7 +104,7 @@ func TestNoAnswer(t *testing.T) {
 }
 
 // TestBucketWantsAChecksum: a bucket with a default retention (Object Lock) refuses each write
-// that comes without a checksum in its header.
+// without a checksum in its header.
 func TestBucketWantsAChecksum(t *testing.T) {
 	at, err := url.Parse(enginetest.NewBucket(t).URL)
 	if err != nil {
@@ -140,7 +140,7 @@ func TestBucketWantsAChecksum(t *testing.T) {
 	}
 }
 
-// TestOddNames: what no folder can be called comes back, in order.
+// TestOddNames: keys that are not valid as folder names come back, in order.
 func TestOddNames(t *testing.T) { buckets.OddNames(t, newSite(t).open(t, buckets.NewPrefix())) }
 
 func TestVersitygwOddNames(t *testing.T) {
@@ -182,8 +182,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsGo: after a call without an answer what is idle is closed, since the
-// network may have forgotten it; after an answer it stays.
+// TestIdleConnectionsGo: a call without an answer closes the idle connections, since the
+// network may have dropped them; a call with an answer does not.
 func TestIdleConnectionsGo(t *testing.T) {
 	b := enginetest.NewBucket(t)
 	relay := enginetest.NewRelay(t, strings.TrimPrefix(b.URL, "http://"))

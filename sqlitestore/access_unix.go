@@ -28,7 +28,7 @@ func access(name string) error {
 }
 
 // noFiles returns why this process cannot open as many files as a connection
-// needs, nil if it can. SQLite does not tell.
+// needs, nil if it can. SQLite does not say.
 func noFiles() error {
 	var reason error
 	for range 4 {

@@ -130,7 +130,7 @@ type user struct {
 // documentation.
 const (
 	writeLock = 120
-	sharedMap = 128 // by everybody who has the database open
+	sharedMap = 128 // by all processes that have the database open
 )
 
 // openBy returns the processes, except this one, that have locks on the

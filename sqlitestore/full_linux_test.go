@@ -28,8 +28,8 @@ func TestDiskFull(t *testing.T) {
 }
 
 // TestDiskFullOfTheLog: SQLite's log grows to 4 MB before SQLite moves it into the file. On a
-// file system that has no room for that, it is moved when it has no room left. A file system
-// that something else has filled is named as such when a store is opened there.
+// file system without room for that, it is moved when no room is left. If other files have
+// filled the file system, opening a store says so.
 func TestDiskFullOfTheLog(t *testing.T) {
 	lines := onSmallDisk(t, "small log")
 	if len(lines) != 2 || lines[1] != "ok" || !strings.Contains(lines[0], "locks.db\": no space left for it") {
@@ -48,8 +48,8 @@ func init() {
 	}
 }
 
-// onSmallDisk returns what a child says on a file system of its own, which nobody else sees
-// and which ends with it.
+// onSmallDisk returns the output of a child on a file system of its own, which only the
+// child sees and which ends with it.
 func onSmallDisk(t *testing.T, child string) []string {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -142,9 +142,9 @@ func TestGuardNeedsTransaction(t *testing.T) {
 	}
 }
 
-// TestGuardHoldsTheLock checks that nobody takes the lock between Guard and the
-// end of the transaction, whether that writes or not: what it does need not be
-// in this database.
+// TestGuardHoldsTheLock checks that no process takes the lock between Guard and
+// the end of the transaction, whether that writes or not: its effects may be
+// outside of this database.
 func TestGuardHoldsTheLock(t *testing.T) {
 	db, s, rec := guarded(t)
 	tx := begin(t, db)

@@ -14,7 +14,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// mustOpen returns a store that hears what the kernel tells, if it does.
+// mustOpen returns a store that receives the kernel's events, if there are any.
 func mustOpen(tb testing.TB, file string) *Store {
 	tb.Helper()
 	s, err := Open(file, nil)
@@ -59,8 +59,7 @@ func released(rec driver.Record) driver.Record {
 	return rec
 }
 
-// shell runs a statement as somebody with the sqlite3 shell would, on a
-// connection of its own.
+// shell runs a statement like the sqlite3 shell, on a connection of its own.
 func shell(tb testing.TB, file, sql string, args ...sqldriver.Value) {
 	tb.Helper()
 	c := dialTest(tb, file)

@@ -84,8 +84,8 @@ func init() {
 	children["files"] = childFiles
 }
 
-// TestNoFiles has no place for the files of a database: that is the reason, and
-// no permission.
+// TestNoFiles allows no more open files: the error names this, and not a
+// permission.
 func TestNoFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	database(t, file)
@@ -97,7 +97,7 @@ func TestNoFiles(t *testing.T) {
 	}
 }
 
-// childFiles opens the file with place for none, one or two of those that it needs.
+// childFiles opens the file while no, one or two more files may be opened.
 func childFiles(file string) error {
 	if err := os.Chdir(filepath.Dir(file)); err != nil {
 		return err

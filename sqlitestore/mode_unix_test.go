@@ -112,8 +112,8 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// TestModeOfTwoUsers has users of one group come to a file that is missing at the
-// same moment, under umasks that cut everything: none of them is refused.
+// TestModeOfTwoUsers has users of one group open a missing file at the same time,
+// under the strictest umasks: none of them is refused.
 func TestModeOfTwoUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be several users")

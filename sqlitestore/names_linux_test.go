@@ -19,7 +19,7 @@ import (
 
 func init() { children["take"] = childTake }
 
-// childTake takes the lock k, and keeps it until its input ends.
+// childTake takes the lock k, and holds it until its input ends.
 func childTake(file string) error {
 	s, err := Open(file, nil)
 	if err == nil {
@@ -56,9 +56,9 @@ func private(t *testing.T, script string) func(*exec.Cmd) {
 	}
 }
 
-// TestTwoNames has one process hold a lock, and another one come to the file by
-// another name, under which it finds no log: it would take the same lock, under
-// the same token.
+// TestTwoNames has one process hold a lock, and another process open the file
+// by another name, under which it finds no log: it would take the same lock,
+// under the same token.
 func TestTwoNames(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, file, other string) func(*exec.Cmd)
@@ -122,7 +122,7 @@ func TestMountsOfFolders(t *testing.T) {
 	}
 }
 
-// TestListOfMounts is what is asked where the kernel does not say it of the file.
+// TestListOfMounts tests the fallback for kernels that do not report a mount for the file.
 func TestListOfMounts(t *testing.T) {
 	for file, want := range map[string]bool{"/proc": true, "/": true, t.TempDir(): false, filepath.Join(t.TempDir(), "none"): false} {
 		if got := listedAsMount(file); got != want {

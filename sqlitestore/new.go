@@ -48,8 +48,8 @@ const leastConns = 3
 // take it meanwhile. Keep them short, and use a file of its own, by [Open], for
 // locks that must not depend on that.
 //
-// Databases in memory are refused: they exclude nobody outside of the process.
-// Use package memstore, or in a test a file in its t.TempDir().
+// Databases in memory are refused: they exclude no other process. Use package
+// memstore, or in a test a file in its t.TempDir().
 func New(db *sql.DB, o *Options) (*Store, error) {
 	opts, err := o.withDefaults()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// handle opens a database as a program does that has tables of its own in it.
+// handle opens a database like a program that has tables of its own in it.
 // The pragmas are those of its connections.
 func handle(tb testing.TB, file string, pragmas ...string) *sql.DB {
 	tb.Helper()
@@ -152,14 +152,14 @@ func TestNewLeavesAlone(t *testing.T) {
 	if got := enginetest.Get(t, again, "k"); got.Owner != "a" {
 		t.Errorf("owner %q", got.Owner)
 	}
-	// Who has no handle can open the file by its path, such as the command.
+	// A program without the handle, such as the command, can open the file by its path.
 	if got := enginetest.Get(t, mustOpen(t, file), "k"); got.Owner != "a" {
 		t.Errorf("owner %q through Open", got.Owner)
 	}
 }
 
-// TestNewHandleClosed closes the handle first: that is a mistake, and costs
-// neither a deadlock nor a lock.
+// TestNewHandleClosed closes the handle first: that is a mistake, but causes
+// neither a deadlock nor a lost lock.
 func TestNewHandleClosed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "app.db")
 	db := handle(t, file)

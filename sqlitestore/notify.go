@@ -15,21 +15,21 @@ import (
 
 // watches calls the hints of a store's watches, and detects that the store was replaced.
 //
-// One goroutine receives the kernel's events, until Close. Where there are none,
-// another goroutine polls as long as there is a watch: it is the only part of
-// the store that reads a clock.
+// One goroutine receives the kernel's events, until Close. If the kernel sends
+// no events, another goroutine polls as long as there is a watch: it is the only
+// part of the store that reads a clock.
 type watches struct {
 	store  *Store
 	period time.Duration
 	// noEvents has the watches poll, for tests.
 	noEvents bool
-	asked    chan struct{} // closed when the kernel was asked to tell
+	asked    chan struct{} // closed when the kernel was asked for events
 
 	mu     sync.Mutex
 	closed bool
 	hints  map[string][]*watch
-	kernel kernel // nil where it tells nothing
-	hears  bool   // the kernel tells of keys
+	kernel kernel // nil if it sends no events
+	hears  bool   // the kernel reports keys
 	poll   *poll  // if it does not, while there is a watch
 }
 
@@ -41,8 +41,8 @@ type watch struct{ hint func() }
 
 // kernel reports changes, by inotify.
 type kernel interface {
-	// listen has wait tell of keys as well, of what changes after it returned,
-	// and unlisten ends that.
+	// listen makes wait report keys as well, of changes after it returned, and
+	// unlisten ends that.
 	listen() error
 	unlisten()
 	// wait returns at the next change. After an error it must not be called again, and
@@ -156,7 +156,7 @@ func (w *watches) add(ctx context.Context, key string, this *watch) error {
 		return driver.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
-		return err // it has waited for another one's set-up
+		return err // it has waited for the set-up of another watch
 	}
 	if (w.noEvents || w.hasAsked()) && !w.hears && w.poll == nil {
 		if err := w.listen(); err != nil {

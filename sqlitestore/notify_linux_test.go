@@ -22,8 +22,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// TestWakeOfAnotherProcess: a release in one process is a hint in another, long before it
-// would look by itself.
+// TestWakeOfAnotherProcess: a release in one process is a hint in another, long before
+// its next poll.
 func TestWakeOfAnotherProcess(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
@@ -118,8 +118,8 @@ func drain(hints chan struct{}) {
 	}
 }
 
-// TestNotifySlots checks that a hint wakes those that it is for, and that nothing
-// is lost when a second key is freed before the first was looked at.
+// TestNotifySlots checks that a hint wakes only the watchers of its key, and that
+// none is lost when a second key is released before the first was read.
 func TestNotifySlots(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
@@ -147,7 +147,7 @@ func TestNotifySlots(t *testing.T) {
 	}
 }
 
-// TestEarlyWatch has a watch, and what it watches for, before the kernel is asked to tell.
+// TestEarlyWatch has a watch, and a change, before the kernel is asked for events.
 func TestEarlyWatch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s, err := Open(file, nil)
@@ -217,13 +217,13 @@ func childFree(file string) error {
 	}
 }
 
-// TestNotifySwapped has somebody who may write the folder, and nothing else, put
-// other things into the place of the notify file all the while, as another process
-// releases locks: nothing hangs, and nothing else is written.
+// TestNotifySwapped has a user with write permission only for the folder replace
+// the notify file all the time, while another process releases locks: nothing
+// hangs, and no other file is written.
 func TestNotifySwapped(t *testing.T) {
 	enginetest.MakeVerify(t)
 	t.Parallel()
-	// Somebody else's file may well be the notify file of another database.
+	// The replacement may be the notify file of another database.
 	const secret = notifyHeader + "the precious content of somebody else's file"
 	const foreign = "the precious content of somebody else's file"
 	for name, plant := range map[string]func(evil, victim string) error{

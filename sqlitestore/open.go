@@ -72,7 +72,7 @@ type Store struct {
 	yield  func(try int) bool // pause, but in tests
 
 	writer    *conn
-	readers   chan *conn // those that nobody uses now
+	readers   chan *conn // the idle ones
 	closing   chan struct{}
 	closeOnce sync.Once
 	running   sync.WaitGroup // the writer and the watches

@@ -17,8 +17,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// TestOpenRefuses checks what Open says to a file that it cannot use, and that
-// the file is left as it was, to the byte.
+// TestOpenRefuses checks the errors of Open for files that it cannot use, and
+// that the file is left as it was, to the byte.
 func TestOpenRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -187,8 +187,8 @@ func TestNetworkFS(t *testing.T) {
 	}
 }
 
-// TestCreateSecond comes second, after another process has made the table between
-// the first look and the transaction.
+// TestCreateSecond is too late: another process has created the table between the
+// first read and the transaction.
 func TestCreateSecond(t *testing.T) {
 	count := func(file string) any { return ask(t, file, "SELECT count(*) FROM pragma_table_info('tenure_records')") }
 	for _, guest := range []bool{false, true} {

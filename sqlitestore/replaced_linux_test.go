@@ -20,8 +20,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// TestNotReplaced does to the files of an open store what people and programs do
-// to a database in use: none of it is a replacement, and it goes on.
+// TestNotReplaced makes usual changes to the files of an open store: none of
+// them is a replacement, and the store goes on.
 func TestNotReplaced(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "locks.db")
@@ -30,7 +30,7 @@ func TestNotReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := enginetest.Claim(t, s, held("k", "a"))
-	// Somebody looks all the while, as the kernel's news make the store look.
+	// A goroutine checks all the time, as the store does after the kernel's events.
 	stop, looked := make(chan struct{}), make(chan int)
 	go func() {
 		n := 0
@@ -130,7 +130,7 @@ func TestNotReplaced(t *testing.T) {
 func init() { children["beat"] = childBeat }
 
 // childBeat renews a lock whenever a line comes in, and prints the outcome; and,
-// at once, that it was told.
+// at once, that the store was replaced.
 func childBeat(file string) error {
 	s, err := Open(file, nil)
 	if err != nil {
@@ -140,7 +140,7 @@ func childBeat(file string) error {
 	if err != nil {
 		return err
 	}
-	// What needs an inotify instance goes on without.
+	// The store goes on without an inotify instance.
 	if _, err := s.Watch(context.Background(), "k", func() {}); err != nil {
 		return err
 	}

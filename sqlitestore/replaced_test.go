@@ -30,7 +30,7 @@ func isReplaced(s *Store) bool {
 }
 
 // TestReplaced takes files away from under an open store. Going on would make
-// two holders, as soon as another process opens what is there now.
+// two holders, as soon as another process opens the new files.
 func TestReplaced(t *testing.T) {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		for _, how := range []string{"moved", "deleted", "replaced", "linked"} {
@@ -97,8 +97,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestReplacedBetween replaces the file between a commit and its answer: what was
-// granted there is no lock.
+// TestReplacedBetween replaces the file between a commit and its answer: the
+// grant is void.
 func TestReplacedBetween(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
@@ -113,8 +113,8 @@ func TestReplacedBetween(t *testing.T) {
 	}
 }
 
-// TestFolderAway takes the folder away: others find no database at all, and those
-// who know the new name find this one. Once another one is there, it is replaced.
+// TestFolderAway moves the folder away: others find no database at all, or this
+// one under the new name. Once there is another database, the store is replaced.
 func TestFolderAway(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "data")
 	if err := os.Mkdir(folder, 0o700); err != nil {

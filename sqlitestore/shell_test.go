@@ -45,8 +45,8 @@ func TestRequestsInTheShell(t *testing.T) {
 	}
 }
 
-// TestRowsChangedByHand reads what somebody has changed of a lock under a
-// session, whose holder takes hints.
+// TestRowsChangedByHand reads manual changes of a lock under a session, whose
+// holder receives notifications.
 func TestRowsChangedByHand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)

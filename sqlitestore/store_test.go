@@ -33,7 +33,7 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-// TestLinkedPath has two stores come by different names to one file. SQLite
+// TestLinkedPath has two stores open one file by different names. SQLite
 // would corrupt it if they had different logs.
 func TestLinkedPath(t *testing.T) {
 	dir := t.TempDir()

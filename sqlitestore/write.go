@@ -175,7 +175,7 @@ func (s *Store) commit(c *conn, batch []*write) {
 		return
 	}
 	if err := s.check(); errors.Is(err, driver.ErrReplaced) {
-		fail(batch, err) // it is written where nobody finds it: no lock is granted there
+		fail(batch, err) // it is written where no other process finds it: no lock is granted there
 		return
 	}
 	// Other processes are notified before the caller is answered: it may end the process next.
@@ -190,7 +190,7 @@ func (s *Store) commit(c *conn, batch []*write) {
 // the room. If others use the log just now, or the file cannot grow, nothing changes.
 func makeRoom(c *conn, err error) {
 	if is(err, sqlite3.SQLITE_FULL) {
-		_ = c.run("PRAGMA wal_checkpoint(TRUNCATE)") // what it finds is the next write's to tell
+		_ = c.run("PRAGMA wal_checkpoint(TRUNCATE)") // the next write reports its error
 	}
 }
 
@@ -227,7 +227,7 @@ func (s *Store) begin(c *conn, batch []*write) error {
 //
 // NORMAL syncs at a checkpoint, so that the last commits may be lost, in order:
 // never one from the middle. It is used for heartbeats, releases, reservations,
-// requests, closings and deletions. A power loss ends all holders and contenders
+// requests, closings and deletions. A power loss ends all holders and acquirers
 // of the file, since they are on the same host; when they start again they see an
 // older heartbeat, or a lock still held, watch it for its lease, and take over
 // under a higher token. A reservation that is lost leaves such a lock, and a

@@ -102,8 +102,8 @@ func onWriter(t *testing.T, s *Store, durable bool, do func(*conn) error) {
 	}
 }
 
-// TestCommitFails has COMMIT itself fail: what came of it is not claimed to be
-// known, and the next write finds the connection in order.
+// TestCommitFails has COMMIT itself fail: the outcome is reported as unknown,
+// and the next write can use the connection.
 func TestCommitFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	s := mustOpen(t, file)
@@ -223,7 +223,7 @@ func TestBatchMates(t *testing.T) {
 }
 
 // TestWaitsForAnotherWriter has another process write at the same time: a write waits for
-// it, for a while, and takes along what has come meanwhile.
+// it, for a while, and is joined by writes that have come meanwhile.
 func TestWaitsForAnotherWriter(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "locks.db")
 	other := dialTest(t, file)
@@ -233,7 +233,7 @@ func TestWaitsForAnotherWriter(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// open opens a store whose pauses are as wait makes them, and has the other one write.
+	// open opens a store that pauses by calling wait, and has the other process write.
 	open := func(t *testing.T, wait func(try int) bool) *Store {
 		s := mustOpen(t, file)
 		s.yield = wait

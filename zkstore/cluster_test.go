@@ -12,7 +12,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// patience bounds what must come.
+// patience bounds the wait for events that must come.
 const patience = time.Minute
 
 // TestServers runs the suite on an ensemble of three, each client at a server of its own.

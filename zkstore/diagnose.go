@@ -252,7 +252,7 @@ func (s *Store) denied(ctx context.Context, exists bool) (denied, err error) {
 		}
 		above = s.root[:i]
 	}
-	return nil, nil // somebody has just made it
+	return nil, nil // another process has just created it
 }
 
 // tryCreate returns the server's answer to the creation of a node, under a condition

@@ -27,7 +27,7 @@ func newStore(t *testing.T, o Options, hosts ...string) *Store {
 	return s
 }
 
-// diagnosed returns what is found of servers, for leases of a minute.
+// diagnosed returns the findings about servers, for leases of a minute.
 func diagnosed(t *testing.T, s *Store, want ...string) string {
 	t.Helper()
 	lines := enginetest.Findings(t, s.Diagnose(t.Context(), driver.Timing{Lease: time.Minute, Heartbeat: 12 * time.Second}), want...)
@@ -61,7 +61,7 @@ func TestDiagnoseEnsemble(t *testing.T) {
 	}
 }
 
-// A server that takes no long request, and whose records are anyone's.
+// A server that accepts no long request, and whose records anyone may change.
 func TestDiagnoseOpenServer(t *testing.T) {
 	t.Setenv("JAVA_TOOL_OPTIONS", "-Djute.maxbuffer=200000")
 	address := enginetest.StartZooKeeper(t, 1, "forceSync=no")[0].Addr
@@ -76,7 +76,7 @@ func TestDiagnoseOpenServer(t *testing.T) {
 	}
 }
 
-// What is found of a place leaves nothing behind there.
+// The examination of a root leaves nothing behind there.
 func TestDiagnosePlace(t *testing.T) {
 	address := enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper")
 	above := rootOf(t)
@@ -107,7 +107,7 @@ func TestDiagnosePlace(t *testing.T) {
 	}
 }
 
-// What stands before a server may pass on no question about it.
+// A proxy before a server may not pass on srvr.
 func TestDiagnoseSilentServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

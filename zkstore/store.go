@@ -88,7 +88,7 @@ func (o *Options) resolve() (Options, error) {
 type Store struct {
 	client *wire.Client
 	hosts  []string
-	user   string // "": nobody in particular
+	user   string // "": no user
 	secure bool   // connections are encrypted
 	root   string
 	acl    wire.ACL

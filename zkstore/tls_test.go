@@ -30,8 +30,8 @@ func identity(t *testing.T) (pair tls.Certificate, text []byte) {
 	return c.Certificate, append(c.Key, c.Text...)
 }
 
-// TestEncryption has a server that takes encrypted connections from clients alone that show
-// a certificate.
+// TestEncryption has a server that accepts only encrypted connections from clients with a
+// certificate.
 func TestEncryption(t *testing.T) {
 	server, serverText := identity(t)
 	client, clientText := identity(t)

@@ -225,8 +225,8 @@ func TestHungServer(t *testing.T) {
 	})
 }
 
-// TestTooLong: a record that the server would end the connection at is refused before it
-// is sent, and harms nobody.
+// TestTooLong: a record that would make the server end the connection is refused before
+// it is sent, and does no harm.
 func TestTooLong(t *testing.T) {
 	s := mustOpen(t, rootOf(t), enginetest.Shared(t, enginetest.ZooKeeper, "zookeeper"))
 	long := held("long")
@@ -364,8 +364,8 @@ func TestWipedData(t *testing.T) {
 	}
 }
 
-// TestQuota: a hard quota of nodes is an answer, which says that nothing was written, and that
-// changes when an operator sets another one. Who has its node goes on.
+// TestQuota: a hard quota of nodes is an answer: nothing was written, until an operator sets
+// another quota. Existing nodes can still be written.
 func TestQuota(t *testing.T) {
 	server := enginetest.StartZooKeeper(t, 1, "enforceQuota=true")[0]
 	s := mustOpen(t, "/q", server.Addr)

@@ -23,8 +23,8 @@ import (
 // later is what a later version of Tenure adds to a record.
 const later = `,"later":"kept"`
 
-// bucket keeps objects in memory as S3 does: the tag is a hash of the body. One thing of it
-// can be wrong.
+// bucket keeps objects in memory as S3 does: the tag is a hash of the body. It can have one
+// bug.
 type bucket struct {
 	fault       string
 	plainDelete bool
@@ -47,7 +47,7 @@ func (b *bucket) is(fault string) bool { return b.fault == fault }
 // handle is what a client has of a bucket.
 type handle struct {
 	*bucket
-	// unlucky has requests lost, replies lost, and requests come late and twice.
+	// unlucky loses requests and replies, and delays and duplicates requests.
 	unlucky bool
 }
 
@@ -64,14 +64,14 @@ func (b *bucket) tagOf(name string) string {
 	case b.is("keeps the tag"):
 		return `"one"`
 	case b.is("tag without the version"):
-		// As if a store kept the version beside the body, which alone the tag is of.
+		// As if a store kept the version outside of the body, which is what the tag covers.
 		body = versionMember.ReplaceAllString(body, "")
 	}
 	sum := sha256.Sum256([]byte(body))
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }
 
-// begin waits while the bucket hangs, and has what is late come, now and then.
+// begin waits while the bucket hangs, and sometimes delivers late requests.
 func (b *bucket) begin(ctx context.Context) error {
 	b.mu.Lock()
 	held := b.held
@@ -170,8 +170,8 @@ func (h *handle) Put(ctx context.Context, name string, body []byte, tag string) 
 	if h.is("doubles") {
 		again()
 		if tag != "" || !strings.Contains(name, "tenure%2F") {
-			// That of a session, or of the history, would bring the object back that was
-			// removed. Nobody believes in it: see drivertest.
+			// The claim of a session, or of the history, would bring the removed object
+			// back. No process believes in it: see drivertest.
 			h.late = append(h.late, again)
 		}
 	}

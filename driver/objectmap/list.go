@@ -78,7 +78,7 @@ func (s *Store) found(ctx context.Context, prefix, cursor string) ([]found, erro
 	err := s.each(ctx, namesOf(prefix), func(name string) {
 		key, ok := keyOf(name)
 		if !ok {
-			key = name // of somebody else: it comes as unreadable, under its name
+			key = name // foreign: it is returned as unreadable, under its name
 		}
 		if wanted(key) {
 			all = append(all, found{key: key, name: name})

@@ -45,8 +45,8 @@ type trial struct {
 	ctx     context.Context //nolint:containedctx // of one call
 	objects Objects
 	name    string
-	tag     string // that of the object; empty if it is not there
-	former  string // that of the object before it was replaced
+	tag     string // the object's; empty if it is absent
+	former  string // the object's before it was replaced
 }
 
 func (t *trial) run() error {
@@ -110,7 +110,7 @@ func (t *trial) refused(name, body, tag, fault string) error {
 	switch {
 	case err == nil:
 		if name != t.name {
-			_ = t.objects.Delete(t.ctx, name, "") // what is left of it is told below
+			_ = t.objects.Delete(t.ctx, name, "") // an error is reported below
 		}
 		t.tag = newTag
 		return unsound(fault)

@@ -93,7 +93,7 @@ func TestRequests(t *testing.T) {
 }
 
 // TestUnknownOutcome: after a write of unknown outcome a call sends nothing more, and the next
-// one looks first.
+// one reads first.
 func TestUnknownOutcome(t *testing.T) {
 	b := newBucket("")
 	s := open(t, b)
@@ -168,7 +168,7 @@ func TestTrialAgain(t *testing.T) {
 	}
 }
 
-// TestSameTags: the tag of a body comes back with the body, and lets nothing in that is late.
+// TestSameTags: the tag of a body comes back with the body, and admits no late write.
 func TestSameTags(t *testing.T) {
 	b := newBucket("")
 	s, other := open(t, b), open(t, b)
@@ -176,7 +176,7 @@ func TestSameTags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The same but for the version, written by somebody else.
+	// The same except for the version, written by another process.
 	second := first
 	second.Version = "another"
 	if _, err := other.Swap(t.Context(), first, second); err != nil {
@@ -214,8 +214,8 @@ func TestDeletedLock(t *testing.T) {
 	}
 }
 
-// TestNames: what no file system and no bucket can hold is escaped, no object is where a
-// folder is, and what is too long has a hash for a name.
+// TestNames: characters that a file system or a bucket cannot store are escaped, no
+// object has the name of a folder, and a name that is too long is a hash.
 func TestNames(t *testing.T) {
 	b := newBucket("")
 	s := open(t, b)
@@ -282,7 +282,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestForeignObjects: what somebody else has put below the prefix is told, and harms nothing.
+// TestForeignObjects: objects of others below the prefix are reported, and do no harm.
 func TestForeignObjects(t *testing.T) {
 	b := newBucket("")
 	s := open(t, b)
@@ -414,8 +414,8 @@ func unlucky(t *testing.T, plain bool) {
 	t.Logf("%d terms, %d ended early", terms, ends)
 }
 
-// TestDay: what a day costs is what the guide to object stores says, within 2 %. Beside a read
-// each refresh period there is one for each heartbeat that a cheap read was the first to show.
+// TestDay: a day costs what the guide to object stores says, within 2 %. In addition to a read
+// each refresh period there is a read for each heartbeat that a cheap read showed first.
 func TestDay(t *testing.T) {
 	enginetest.MakeVerify(t)
 	for _, c := range []struct {

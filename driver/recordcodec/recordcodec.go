@@ -53,7 +53,7 @@ func Append(text []byte, rec driver.Record) []byte {
 	w.begin()
 	w.record(&rec)
 	if rec.Unknown != "" {
-		if r, err := open(rec.Unknown, ""); err == nil { // else it did not come from here
+		if r, err := open(rec.Unknown, ""); err == nil { // otherwise it did not come from here
 			w.others(r)
 		}
 	}

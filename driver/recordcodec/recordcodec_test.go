@@ -74,9 +74,9 @@ func TestEveryFieldComesBack(t *testing.T) {
 	}
 }
 
-// TestReleasedTextIsATenure: an engine that cannot compute lays the text of a
-// released record where its successor's Prev belongs.
-func TestReleasedTextIsATenure(t *testing.T) {
+// TestReleasedTextIsATerm: an engine that cannot compute stores the text of a
+// released record as its successor's Prev.
+func TestReleasedTextIsATerm(t *testing.T) {
 	for _, end := range []driver.EndReason{"", driver.EndSteppedDown} {
 		rec := full()
 		rec.State, rec.Session, rec.Notify, rec.Requests, rec.End = driver.Released, "", "", nil, end
@@ -92,8 +92,8 @@ func TestReleasedTextIsATenure(t *testing.T) {
 	}
 }
 
-// TestResting: what is held under a session cannot be read as held by who knows of no
-// session.
+// TestResting: a program that does not know of sessions cannot read a lock under a
+// session as held.
 func TestResting(t *testing.T) {
 	rec := full()
 	for _, state := range []driver.State{driver.Held, driver.Released, driver.Alive, "hibernating"} {
@@ -111,7 +111,7 @@ func TestResting(t *testing.T) {
 	}
 }
 
-// TestDamagedTexts: nothing that is damaged comes back as zero.
+// TestDamagedTexts: no damaged value comes back as zero.
 func TestDamagedTexts(t *testing.T) {
 	for _, text := range []string{
 		"", " ", "x", "null", "[]", `"s"`, "{", "{}}", "{} {}", `{"owner":"a"}x`, `{"owner":}`, `{"owner":"a",}`, "{\"owner\":\"\xff\"}",
@@ -172,7 +172,7 @@ func TestUnknownMembersStay(t *testing.T) {
 	if got := recordcodec.Encode(rec); got != want {
 		t.Errorf("it is written on as\n%s, want\n%s", got, want)
 	}
-	// What is no object of members that are unknown did not come from Decode.
+	// A text that is not an object of unknown members did not come from Decode.
 	for _, unknown := range []string{"x", "[]", `{"owner":"b"}`, "{}"} {
 		if got := recordcodec.Encode(driver.Record{Owner: "a", Unknown: unknown}); got != `{"owner":"a"}` {
 			t.Errorf("with %s: %s", unknown, got)
@@ -180,7 +180,7 @@ func TestUnknownMembersStay(t *testing.T) {
 	}
 }
 
-// FuzzDecode: what is understood is written on as it was read.
+// FuzzDecode: a decoded record is encoded as it was read.
 func TestRequestsApart(t *testing.T) {
 	rec := full()
 	if got, err := recordcodec.DecodeRequests(recordcodec.EncodeRequests(rec.Requests)); err != nil || !reflect.DeepEqual(got, rec.Requests) {

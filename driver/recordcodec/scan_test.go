@@ -12,7 +12,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// sample is a lock that is held, as a store on etcd or ZooKeeper keeps it.
+// sample is a held lock, as a store on etcd or ZooKeeper keeps it.
 func sample() driver.Record {
 	at := time.Date(2026, 11, 26, 9, 34, 51, 244723749, time.UTC)
 	return driver.Record{
@@ -22,7 +22,7 @@ func sample() driver.Record {
 	}
 }
 
-// TestRecordsArePlain: what is written mostly is read the quick way.
+// TestRecordsArePlain: usual records are read the quick way.
 func TestRecordsArePlain(t *testing.T) {
 	if text := Encode(sample()); !plainly(text) {
 		t.Errorf("not plain: %s", text)

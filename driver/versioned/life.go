@@ -109,7 +109,7 @@ func keepWatching(ctx context.Context, hint func(), once func(context.Context, f
 		watching, end := context.WithCancel(ctx)
 		err := once(watching, func() {
 			if stood {
-				hint() // what has changed meanwhile is unknown
+				hint() // changes of the meantime are unknown
 			} else {
 				stands <- nil
 			}

@@ -79,7 +79,7 @@ func (m *Memory[S]) Note(key string, is S) {
 	m.seen[key] = kept
 }
 
-// Of returns the last state of key that was seen, and false if there is none yet.
+// Of returns the last state of key that was seen, and false if key was not seen yet.
 func (m *Memory[S]) Of(key string) (S, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/tenurelock/tenure/driver/versioned"
 )
 
-// state is that of an engine which counts its writes.
+// state is a state of an engine that counts its writes.
 type state struct {
 	rec driver.Record
 	rev int
@@ -34,7 +34,7 @@ func (s state) Kept() (state, bool) {
 
 func (s state) Overtakes(other state) bool { return s.rev > other.rev }
 
-// engine has the objects of a store, and counts what it is asked.
+// engine has the objects of a store, and counts its requests.
 type engine struct {
 	mu     sync.Mutex
 	now    map[string]state
@@ -113,8 +113,8 @@ func TestForgetful(t *testing.T) {
 	}
 }
 
-// TestWrites: what was seen spares a read, and what another store has written is a
-// conflict with it.
+// TestWrites: a known state saves a read, and a write of another store conflicts
+// with it.
 func TestWrites(t *testing.T) {
 	e := &engine{now: map[string]state{}}
 	one, other := newWriter(e), newWriter(e)
@@ -144,7 +144,7 @@ func TestWrites(t *testing.T) {
 	if err := other.Delete(t.Context(), next); err != nil {
 		t.Errorf("deleted twice: %v", err)
 	}
-	// The one store still believes that it is there.
+	// One store still believes that the record exists.
 	beat := next
 	beat.Version = "4"
 	_, err = one.Swap(t.Context(), next, beat)

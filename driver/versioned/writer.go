@@ -17,11 +17,11 @@ const maxTries = 3
 
 // Step is what a write makes of a state.
 type Step struct {
-	Record driver.Record // the new one; of a removal its key alone
+	Record driver.Record // the new one; for a removal only its key
 	Prev   driver.Record // the caller's record that a Swap replaces
 	Claim  bool          // it is a Claim
-	Wakes  bool          // somebody waits for the change
-	Remove bool          // the record goes
+	Wakes  bool          // waiters must see the change
+	Remove bool          // the record is removed
 }
 
 // Writer makes the writes of a store. Known, Ready, Read and Write are required.

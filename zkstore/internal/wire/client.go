@@ -163,7 +163,7 @@ func (c *Client) withdraw(q *call) bool {
 			break
 		}
 	}
-	q.sent = true // by nobody
+	q.sent = true // by no connection
 	return true
 }
 

@@ -215,7 +215,7 @@ func (l *link) readAll() error {
 			if err := r.Err(); err != nil {
 				return err
 			}
-			if path != "" { // else it tells of the session
+			if path != "" { // otherwise it is about the session
 				l.c.options.Event(path)
 			}
 		case xidAuth:

@@ -33,8 +33,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A message that is damaged or malicious is an error, and takes no more memory than it
-// has itself.
+// A damaged or malicious message is an error, and takes no more memory than its own
+// size.
 func FuzzReplies(f *testing.F) {
 	var w Writer
 	w.Int(opCreate)
@@ -106,8 +106,8 @@ func newTestClient(t *testing.T, address string) *Client {
 	return c
 }
 
-// A server that answers what nobody has asked, or sends a message of 4 GB, is left; what
-// was sent to it has an unknown outcome.
+// The client leaves a server that sends an unexpected answer, or a message of 4 GB;
+// requests that were sent to it have an unknown outcome.
 func TestServerOfAnotherProtocol(t *testing.T) {
 	for name, answer := range map[string][]byte{
 		"another xid": frame(append([]byte{0, 0, 0, 99}, make([]byte, 12)...)),
