@@ -43,7 +43,7 @@ func TestReleaseCrashed(t *testing.T) {
 		}), nil)
 		st, err := c.Status(t.Context(), "x")
 		if testutil.Want(t, err, nil); st.Owner != "b" && (st.State != tenure.StateReleased || st.End != tenure.EndCrashed || st.Until.Sub(died) < grace) {
-			t.Errorf("status %+v", st) // unless b has looked at the very instant
+			t.Errorf("status %+v", st) // unless b has read at exactly that instant
 		}
 		testutil.Want(t, testutil.Within(t, 0, 2*refresh, func() error { return <-waiter }), nil)
 		list, err := b.History(t.Context(), "x")

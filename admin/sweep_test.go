@@ -146,7 +146,7 @@ func (s *spied) Delete(ctx context.Context, prev driver.Record) error {
 func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 	for _, history := range []bool{true, false} {
 		kinds := map[bool]int{}
-		for at := range 9 { // calls of the sweep, before which another one comes
+		for at := range 9 { // calls of the sweep that another process precedes
 			inWorld(t, func(t *testing.T, w *world) {
 				other := w.Client("other")
 				store := &spied{w.Store().Open(), func() {}}
@@ -172,7 +172,7 @@ func TestSweepReleasedLeavesWhatIsTakenMeanwhile(t *testing.T) {
 				if n.Taken+n.Locks != 1 {
 					t.Errorf("call %d: swept %+v", at, n)
 				}
-				if l == nil { // nobody came, or while the sweep held it
+				if l == nil { // no process came, or only while the sweep held it
 					l = other.MustAcquire("x", o)
 				}
 				if err := l.Check(); err != nil {

@@ -80,10 +80,10 @@ type handle struct {
 	db     *database
 	mu     sync.Mutex
 	closed bool
-	dialed bool // what tells of changes is connected
+	dialed bool // its connection for changes is open
 	cache  map[string]driver.Record
-	nodes  map[string]node // what it has seen last, by key
-	wrote  sync.Map        // what it has written last, by key
+	nodes  map[string]node // the last record that it saw, by key
+	wrote  sync.Map        // the last record that it wrote, by key
 	reads  sync.Map        // those under way, by key
 }
 

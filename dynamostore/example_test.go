@@ -103,7 +103,7 @@ func ExampleOpen_sharedTable() {
 
 	store, err := dynamostore.Open(ctx, dynamodb.NewFromConfig(cfg), "lockTable", &dynamostore.Options{
 		SortKey: "kind", SortValue: "report", // if the table has one
-		Dialect:     dynamostore.Java, // or Dynamolock: that of the other client
+		Dialect:     dynamostore.Java, // or Dynamolock: the dialect of the other client
 		SharedTable: true,             // as long as the other client runs
 	})
 	if err != nil {
@@ -189,7 +189,7 @@ func Example_moving() {
 
 	lease, err := client.Acquire(ctx, "reports", &tenure.AcquireOptions{AdditionalWait: time.Second})
 	if errors.Is(err, tenure.ErrHeld) {
-		return // somebody alive has it
+		return // a living process has it
 	}
 	if err != nil {
 		log.Fatal(err)

@@ -138,8 +138,8 @@ func TestLedgersInASharedTable(t *testing.T) {
 	})
 }
 
-// TestNamesInASharedTable are any: a lock that is named like a lock of package once, but
-// has no ledger, is a lock like any other.
+// TestNamesInASharedTable allows any name: a lock that is named like a lock of package
+// once, but has no ledger, is a lock like any other.
 func TestNamesInASharedTable(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	store := open(t, e.URL, newTable(t, e, nil), &Options{SharedTable: true})
@@ -215,8 +215,8 @@ func TestLedgersThatAreWritten(t *testing.T) {
 	}
 }
 
-// TestSessionsInASharedTable are refused, and told where to go. What they have left
-// from before can be cleared away.
+// TestSessionsInASharedTable are refused, with advice. Earlier records of them can
+// be removed.
 func TestSessionsInASharedTable(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	table := newTable(t, e, nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// patience bounds what must come.
+// patience bounds the wait for events that must come.
 const patience = time.Minute
 
 // TestServers runs the suite on a cluster of three, each client at a member of its own.
@@ -33,8 +33,8 @@ func TestServers(t *testing.T) {
 	})
 }
 
-// A member that is stopped, and goes on behind the others, must not answer a strong read
-// from what it has.
+// A member that was stopped, and goes on behind the others, must not answer a strong
+// read from its own state.
 func TestStoppedMemberIsNotBelieved(t *testing.T) {
 	members := enginetest.StartEtcd(t, 3)
 	prefix := prefixOf(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// kine answers a transaction as kine 0.17.5 does: it knows four shapes of them alone.
+// kine answers a transaction as kine 0.17.5 does: it accepts only four shapes.
 type kine struct{ pb.UnimplementedKVServer }
 
 func (kine) Txn(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) {

@@ -85,8 +85,8 @@ func TestLongData(t *testing.T) {
 	}
 }
 
-// TestForgetful: a store that has forgotten what it saw takes one more request, and
-// nothing else.
+// TestForgetful: a store without its memory takes one more request, and nothing
+// else differs.
 func TestForgetful(t *testing.T) {
 	var m versioned.Memory[state]
 	m.Note("k", state{rec: driver.Record{Version: "new"}, rev: 7})

@@ -19,8 +19,8 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// A member that is stopped costs its clients a request or two, not every third one until
-// its connection is found dead.
+// A stopped member costs its clients a request or two, not every third request until its
+// connection is found dead.
 func TestStoppedMemberIsAvoided(t *testing.T) {
 	members := enginetest.StartEtcd(t, 3, "--unsafe-no-fsync")
 	store := mustOpen(t, prefixOf(t), members[0].URL, members[1].URL, members[2].URL)

@@ -122,8 +122,8 @@ func release(t *testing.T, s *Store, rec driver.Record) driver.Record {
 	return enginetest.Swap(t, s, rec, next)
 }
 
-// TestCompactionUnderAWatch: what happened while a watch was cut off is compacted, so that
-// etcd cannot tell of it any more. The watch stands again, and hints.
+// TestCompactionUnderAWatch: changes while a watch was cut off are compacted, so that etcd
+// cannot report them any more. The watch is set again, and hints.
 func TestCompactionUnderAWatch(t *testing.T) {
 	members := enginetest.StartEtcd(t, 3)
 	prefix := prefixOf(t)
@@ -152,7 +152,7 @@ func TestCompactionUnderAWatch(t *testing.T) {
 	})
 	members[0].Start()
 	enginetest.WantHint(t, hints, "a release that was compacted")
-	// And the new watch tells of what comes.
+	// And the new watch reports later changes.
 	var now driver.Record
 	enginetest.Eventually(t, "a claim", func(ctx context.Context) (err error) {
 		now, _, err = other.Claim(ctx, held("lock"))
@@ -226,7 +226,8 @@ func TestQuotaFull(t *testing.T) {
 	}
 }
 
-// TestUsers: who may not come in, or not write here, is told what to do.
+// TestUsers: a user that may not log in, or may not write here, gets an error that says what to
+// do.
 func TestUsers(t *testing.T) {
 	member := enginetest.StartEtcd(t, 1, "--unsafe-no-fsync", "--auth-token-ttl", "1")[0]
 	admin := mustOpen(t, prefixOf(t), member.URL).client
@@ -280,7 +281,7 @@ func TestUsers(t *testing.T) {
 	enginetest.WantHint(t, hints, "a release, to a watch whose token has ended")
 }
 
-// TestOutOfReach: nobody listens there, which is not forever.
+// TestOutOfReach: no server listens there, which is not permanent.
 func TestOutOfReach(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -327,7 +328,7 @@ func TestOptions(t *testing.T) {
 }
 
 // A call that gets no answer ends with the store, even if nothing else ends it: the store's own
-// client is closed, and what waits in a client of the user's is given up.
+// client is closed, and calls in a client of the user are abandoned.
 func TestCloseEndsCalls(t *testing.T) {
 	address, err := url.Parse(enginetest.Shared(t, enginetest.Etcd, "etcd"))
 	if err != nil {

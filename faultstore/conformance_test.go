@@ -13,8 +13,8 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// Without a fault, the store in between is not noticed; and as a black hole it keeps
-// each call until its context is done.
+// Without a fault, the store in between makes no difference; and as a black hole it
+// holds each call until its context is done.
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(*testing.T) drivertest.Harness {
 		s := memstore.New()

@@ -215,7 +215,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// In a pause nothing passes: a call that begins, a reply and a hint that come wait for its end.
+// In a pause nothing passes: new calls, replies and hints wait for its end.
 func TestSetPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := memstore.New()

@@ -40,8 +40,8 @@ func listed(t *testing.T, s driver.Store) []string {
 	return all
 }
 
-// Two stores with faults onto the same records: what one writes, the other one
-// reads late, as far back as it is asked, and Strong reads never.
+// Two stores with faults onto the same records: one reads the writes of the
+// other late, as far back as requested, but Strong reads are never late.
 func TestStale(t *testing.T) {
 	records := memstore.New()
 	a, b := faultstore.New(records.Open(), nil), faultstore.New(records.Open(), nil)
@@ -77,7 +77,7 @@ func TestStale(t *testing.T) {
 		t.Errorf("without the rule a read shows %s", got)
 	}
 
-	// What was deleted is still shown, and what came after that is not yet.
+	// A deleted record is still shown, and later records not yet.
 	if err := a.Delete(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestStaleCountsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// What was before the first store with faults is not known.
+// States before the first store with faults are not known.
 func TestStaleKnowsNothingEarlier(t *testing.T) {
 	records := memstore.New()
 	if _, _, err := records.Claim(t.Context(), held("k", "v1")); err != nil {

@@ -126,7 +126,7 @@ func TestLog(t *testing.T) {
 	ctx := t.Context()
 	f.Inject(faultstore.Rule{Ops: []faultstore.Op{faultstore.OpHeartbeat}, Count: 1, Fault: faultstore.LoseReply()})
 	next := heartbeat(f.rec, "v2")
-	_, _ = f.Swap(ctx, f.rec, next) // the log tells what became of them
+	_, _ = f.Swap(ctx, f.rec, next) // the log has their results
 	_, _ = f.Swap(ctx, next, release(next, "v3"))
 	_, _ = f.List(ctx, "", "")
 	var got []string

@@ -46,7 +46,7 @@ func ExampleGate() {
 }
 
 // A new holder that reads before it writes has its token admitted first. Then
-// what it reads stays as it is.
+// the data that it reads do not change.
 func ExampleGate_Admit() {
 	ctx := context.Background()
 	gate := fence.NewGate(nil)
@@ -65,7 +65,7 @@ func ExampleGate_Admit() {
 	// 110
 }
 
-// The server keeps the gate, and the holder's transport hands the token over.
+// The server has the gate, and the holder's transport sends the token.
 func ExampleHandler() {
 	gate := fence.NewGate(nil)
 	ledger := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,7 +119,7 @@ func ExampleHandler() {
 	// fence "ledger": token 1 is stale, token 2 has passed: another holder has begun, stop
 }
 
-// The guard stands in the transaction that writes. It wants a table: see
+// The guard is part of the transaction that writes. It needs a table: see
 // [fence.SQL.CreateTable].
 func ExampleSQL_Guard() {
 	pay := func(ctx context.Context, db *sql.DB, lease *tenure.Lease) error {

@@ -97,8 +97,8 @@ func TestGateKeepsTheTokenOfAFailedWrite(t *testing.T) {
 	}
 }
 
-// Whatever passes waits until the write before has ended, Admit too: else what
-// is read after it could still change.
+// Every call waits until the write before has ended, Admit too: otherwise data
+// that are read after it could still change.
 func TestGateHoldsTheResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := fence.NewGate(nil)
@@ -149,7 +149,7 @@ func TestGateWaitsForAsLongAsTheContext(t *testing.T) {
 			if err := <-waited; !errors.Is(err, gone) {
 				t.Error(err)
 			}
-			// Nor is it run when the resource is free, but the caller has gone.
+			// Nor is it run when the resource is free, but the caller has given up.
 			for range 20 {
 				if err := gate.Do(ctx, "free", 9, func(context.Context) error { panic("was run") }); !errors.Is(err, gone) {
 					t.Error(err)
@@ -176,8 +176,8 @@ func TestGateForget(t *testing.T) {
 			t.Error(err)
 		}
 
-		// To forget what somebody is writing to, and another waits for, lets no
-		// third one in beside them.
+		// Forget of a resource that one call is writing to, and another waits
+		// for, admits no third call beside them.
 		inside, finish := 0, make(chan struct{})
 		for range 3 {
 			go func() {
@@ -226,7 +226,7 @@ func TestGateRefusesMoreThanItMayKnow(t *testing.T) {
 	}
 }
 
-// With the race detector: what is written under the gate needs no other lock.
+// With the race detector: writes under the gate need no other lock.
 func TestGateIsALockOfItsResource(t *testing.T) {
 	gate := fence.NewGate(nil)
 	landed := map[string]*[]uint64{"a": {}, "b": {}}

@@ -137,8 +137,8 @@ func TestLockNamesTravel(t *testing.T) {
 	}
 }
 
-// A sender that is paused halfway through its body must not keep its successor
-// out, and is refused when it goes on.
+// A sender that is paused halfway through its body must not block its
+// successor, and is refused when it goes on.
 func TestHandlerReadsTheBodyFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var written []string
@@ -184,7 +184,7 @@ func TestHandlerReadsTheBodyFirst(t *testing.T) {
 // fakeGuard is a guard that fails, before the write or after it.
 type fakeGuard struct {
 	before, after error
-	write         error // what the write returned
+	write         error // the result of the write
 }
 
 func (g *fakeGuard) Do(ctx context.Context, _ string, _ uint64, write func(context.Context) error) error {
@@ -197,8 +197,8 @@ func (g *fakeGuard) Do(ctx context.Context, _ string, _ uint64, write func(conte
 	return g.after
 }
 
-// The client hears of success only when the guard has committed, and is told
-// whether something may have been written.
+// The client gets success only when the guard has committed, and an error
+// says whether something may have been written.
 func TestHandlerOverAGuardThatFails(t *testing.T) {
 	broken := errors.New("database password is swordfish")
 	for _, c := range []struct {

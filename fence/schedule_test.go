@@ -21,16 +21,16 @@ import (
 	"github.com/tenurelock/tenure/fence"
 )
 
-// How many schedules each guard goes through, and who takes part.
+// The number of schedules of each guard, and the participants.
 const (
 	interleavings = 10_000 // a fifth of it under -short
 	actorsEach    = 3
 	writesEach    = 2
 )
 
-// world is one schedule: a lock that changes hands, actors that believe to be
-// its holder, and a resource that notes who wrote. An actor runs until it
-// pauses; the schedule says who goes on. Every world is a function of its seed
+// world is one schedule: a lock that changes hands, actors that believe that
+// they hold it, and a resource that notes its writers. An actor runs until it
+// pauses; the schedule picks the next. Every world is a function of its seed
 // and of the guard.
 type world struct {
 	lock   atomic.Uint64 // the token of its holder
@@ -52,8 +52,8 @@ type actor struct {
 	token  uint64
 }
 
-// An actor is the grant of what it holds: its lease is good until somebody
-// else has the lock. No lease is better than that one.
+// An actor is the grant of its lock: its lease is good until another has the
+// lock. No lease is better than that.
 func (a *actor) Name() string  { return "ledger" }
 func (a *actor) Token() uint64 { return a.token }
 func (a *actor) Check() error {

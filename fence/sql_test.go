@@ -29,7 +29,7 @@ func TestSQLOptions(t *testing.T) {
 	}
 }
 
-// None of these reaches the database, which is not there.
+// None of these reaches the database, which does not exist.
 func TestSQLRefusesWhatItCannotGuard(t *testing.T) {
 	guard, err := fence.NewSQL(nil)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-// wire notes what is sent.
+// wire records sent requests.
 type wire struct{ sent []*http.Request }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -81,7 +81,7 @@ func TestTransportCarriesTheLease(t *testing.T) {
 		if h := w.sent[0].Header; h.Get(fence.LockHeader) != "reports/daily%20sums" || h.Get(fence.TokenHeader) != "1" {
 			t.Errorf("sent %v", h)
 		}
-		// What says the same passes, what says something else does not.
+		// Equal headers pass, different ones do not.
 		if err := send(bound, t, transport, fence.TokenHeader, "1"); err != nil {
 			t.Error(err)
 		}

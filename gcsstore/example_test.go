@@ -15,8 +15,8 @@ import (
 	"github.com/tenurelock/tenure/gcsstore"
 )
 
-// Each process has a client of its own. Its credentials are those of every other service. A
-// lease of a minute costs a quarter of one of 15 s, which is the default.
+// Each process has a client of its own. Its credentials are the same as for every other
+// service. A lease of a minute costs a quarter of the default lease of 15 s.
 func Example() {
 	ctx := context.Background()
 	objects, err := storage.NewClient(ctx)

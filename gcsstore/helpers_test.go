@@ -14,8 +14,9 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// The variable realBucket names a bucket on which the tests run in place of an emulator, and realEndpoint another server than Google's, such as http://127.0.0.1:4443. The
-// credentials are those that the client finds, or none with an endpoint.
+// The variable realBucket names a bucket for the tests, instead of an emulator, and realEndpoint
+// another server than Google's, such as http://127.0.0.1:4443. The client finds its credentials,
+// and uses none with an endpoint.
 const (
 	realBucket   = "TENURE_TEST_GCS"
 	realEndpoint = "TENURE_TEST_GCS_ENDPOINT"

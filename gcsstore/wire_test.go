@@ -43,7 +43,7 @@ func answering(status int, reason string) *buckets.Answer {
 	return a
 }
 
-// objectsAt returns those of a client whose settings ask for retries.
+// objectsAt returns the objects of a client whose settings ask for retries.
 func objectsAt(t *testing.T, url string) *objects {
 	t.Helper()
 	client := siteAt(url).client(t)
@@ -98,8 +98,8 @@ func TestNoAnswer(t *testing.T) {
 	_ = buckets.NoAnswer(t, objectsAt(t, a.Serve(t)), a, newObjects(nobody.client(t), "locks", nil))
 }
 
-// TestBrokenAnswer: an object that is replaced while the answer about it breaks off is not
-// taken for absent.
+// TestBrokenAnswer: an object that is replaced while the answer about it is cut off is not
+// read as absent.
 func TestBrokenAnswer(t *testing.T) {
 	n := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -214,7 +214,7 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // TestWritesAreLimited: the service refuses a write of an object within a second after another
-// one. After that the next one waits, and those of a race do from the beginning.
+// one. After that the next write waits, and the writes of a race wait from the beginning.
 func TestWritesAreLimited(t *testing.T) {
 	a := answering(http.StatusTooManyRequests, "rateLimitExceeded")
 	synctest.Test(t, func(t *testing.T) {

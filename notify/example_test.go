@@ -76,7 +76,7 @@ func (s subject) Send(address string, message []byte) error {
 	}
 	select {
 	case to <- append([]byte(nil), message...): // the message is not kept
-	default: // a slow reader loses it, and holds up nobody
+	default: // a slow reader loses it, and blocks no other
 	}
 	return nil
 }

@@ -303,7 +303,7 @@ func TestOneTransactionAtATime(t *testing.T) {
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		c := &syncCounter{Conn: conn, syncs: &syncs, early: &early}
-		c.open.Store(1) // the server says that it is ready when a connection stands
+		c.open.Store(1) // the server says that it is ready when a connection is established
 		return c, err
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
@@ -434,7 +434,7 @@ func TestListenerIsCut(t *testing.T) {
 	for len(hints) > 0 {
 		<-hints
 	}
-	rec = enginetest.Swap(t, other, rec, beat(rec)) // a heartbeat wakes nobody, nor does what comes after the end
+	rec = enginetest.Swap(t, other, rec, beat(rec)) // a heartbeat calls no hint, nor does a change after the end
 	enginetest.Swap(t, other, rec, released(rec))
 	<-time.After(200 * time.Millisecond)
 	if len(hints) > 0 {

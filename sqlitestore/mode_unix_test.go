@@ -94,7 +94,7 @@ func TestMode(t *testing.T) {
 				cmd.Env = append(cmd.Env, "UMASK="+c.umask, "MODE="+c.mode)
 			}).wait(t)
 			want := fmt.Sprintf("%[1]s -wal%[1]s -shm%[1]s -notify%[1]s ", c.want)
-			if _, err := os.Stat(file + "-notify"); err != nil { // only where somebody hears it
+			if _, err := os.Stat(file + "-notify"); err != nil { // only where a process watches it
 				want, _, _ = strings.Cut(want, "-notify")
 			}
 			if len(lines) != 1 || lines[0] != want {

@@ -54,7 +54,7 @@ type child struct {
 	stdin io.WriteCloser
 	mu    sync.Mutex
 	lines []string
-	out   chan string // the lines as well, if somebody takes them
+	out   chan string // the lines as well, if a test reads them
 	ended chan struct{}
 }
 
