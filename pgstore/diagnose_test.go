@@ -89,7 +89,7 @@ func TestFindings(t *testing.T) {
 		}, "warn replication: 2 standbys, and none is synchronous"},
 		{func(d *Description, _ *role) { d.Synchronous = 0 }, `bad replication: synchronous_standby_names is "a", and none of them is connected`},
 		{func(d *Description, r *role) { d.Synchronous, r.sees = 0, false }, `ok replication: synchronous_standby_names is "a"`},
-		{func(_ *Description, r *role) { r.sees = false }, `ok role: "app" does not see`},
+		{func(_ *Description, r *role) { r.sees = false }, `ok role: "app" cannot see`},
 		{func(d *Description, _ *role) { d.CheckInterval = time.Second }, "warn replication: client_connection_check_interval is 1s"},
 		{func(d *Description, _ *role) { d.OldestTransaction = 11 * time.Minute }, "warn vacuum: a transaction has run for 11m0s"},
 		{func(d *Description, _ *role) { d.Autovacuum = false }, "warn vacuum: autovacuum is off"},
