@@ -33,7 +33,7 @@ func TestPages(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.pages = s.dashboard(dashboard.Options{Title: "production", Doctor: func(context.Context) []driver.Finding {
 			return []driver.Finding{
-				driver.OK("clock", "it is right"), driver.Warn("file", "any user can write it").Advise("chmod 600"),
+				driver.OK("clock", "it is right"), driver.Warn("file", "anybody can write it").Advise("chmod 600"),
 				driver.Bad("engine", "db-1 is away"),
 			}
 		}})
@@ -449,7 +449,7 @@ func TestShards(t *testing.T) {
 
 func TestDoctor(t *testing.T) {
 	inSite(t, func(s *site) {
-		found := []driver.Finding{driver.Warn("file", "any user can write it")}
+		found := []driver.Finding{driver.Warn("file", "anybody can write it")}
 		s.pages = s.dashboard(dashboard.Options{Doctor: func(context.Context) []driver.Finding { return found }})
 		s.shows(alice, "doctor", 200, "1 finding should be looked at.")
 		found = []driver.Finding{driver.Bad("engine", "db-1 is away")}
