@@ -95,7 +95,7 @@ func (t *command) refusal(ctx context.Context, p patience, err error) error {
 		text, _ := t.outer.busy(t.lock, busy)
 		return t.notAcquired(p, text)
 	case errors.As(err, &held) && p.options.UnlessAlive && !t.outer.is(t.lock, held.Owner, held.Token):
-		return t.notAcquired(p, "held by "+holderText(held.Owner, held.Token)+", which has shown that it lives")
+		return t.notAcquired(p, "held by "+holderText(held.Owner, held.Token)+", which has shown a sign of life")
 	case errors.As(err, &held) && held.Reserved:
 		return t.notAcquired(p, held.Error())
 	case errors.As(err, &held):
@@ -182,7 +182,7 @@ func (t *command) announceEndless(ctx context.Context) (told uint64) {
 	if err != nil || !h.own {
 		return 0
 	}
-	t.console.warn("%s without end%s: it ends only after this one; take another lock here, or none",
+	t.console.warn("%s forever%s: that command ends only after this one; take another lock here, or none",
 		t.target.waiting(), h.who)
 	return h.news
 }

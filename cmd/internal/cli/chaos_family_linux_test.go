@@ -177,7 +177,7 @@ func TestForeignProcIsRefused(t *testing.T) {
 				if status := p.status(); status != 126 {
 					t.Errorf("status %d, want 126", status)
 				}
-				const want = "tenure: no usable /proc: it is another pid namespace's, where this process "
+				const want = "tenure: no usable /proc: it belongs to another pid namespace, where this process "
 				if said := p.stderr.String(); !strings.HasPrefix(said, want) || strings.Count(said, "\n") != 1 {
 					t.Errorf("said %q, want %q", said, want)
 				}

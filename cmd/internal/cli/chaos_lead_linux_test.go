@@ -91,7 +91,7 @@ func tenRequestersByCommand(t *testing.T, s *harness) {
 			t.Fatalf("after %d that were refused another one ended otherwise", n)
 		}
 		text := requester[i].stderr.String()
-		if !strings.Contains(text, `"n0" (token 1) has been asked already: by requester-`) ||
+		if !strings.Contains(text, `"n0" (token 1) was already asked, by requester-`) ||
 			!strings.Contains(text, "reason ") {
 			t.Errorf("requester %d was told %q", i, text)
 		}

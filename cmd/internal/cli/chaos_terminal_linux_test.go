@@ -142,7 +142,7 @@ func TestTerminalStopped(t *testing.T) {
 	x.keys(`tenure run --lease 8s job -- `+ticking, "Enter")
 	s.grows()
 	x.keys("C-z")
-	x.await("tenure: stopped: no heartbeats; continue within")
+	x.await("tenure: stopped, so no heartbeats are sent; continue within")
 	x.await("Stopped")
 	size := len(s.read("log"))
 	x.await(`the lease of "job" was lost while the command ran`)
@@ -165,7 +165,7 @@ func TestTerminalLeftovers(t *testing.T) {
 	s := newHarness(t)
 	x := s.terminal()
 	x.keys(`tenure run job -- sh -c 'sleep 60 & setsid sleep 61 & exit 3'; echo "status $?"`, "Enter")
-	x.await("Ctrl-C tells it to stop")
+	x.await("Ctrl-C asks them to stop")
 	x.keys("C-c")
 	x.await("status 3")
 	if screen := x.screen(); strings.Contains(screen, "lost") || strings.Contains(screen, "killed") {
@@ -174,11 +174,11 @@ func TestTerminalLeftovers(t *testing.T) {
 
 	x.clear()
 	x.keys(`tenure run job -- sh -c '(trap "" TERM; while :; do sleep 0.1; done) & exit 4'; echo "status $?"`, "Enter")
-	x.await("Ctrl-C tells it to stop")
+	x.await("Ctrl-C asks them to stop")
 	x.keys("C-c")
-	x.await("Ctrl-C kills it")
+	x.await("Ctrl-C kills them")
 	x.keys("C-c")
-	x.await("what the command had left behind was killed")
+	x.await("processes that the command left behind were killed")
 	x.await("status 4")
 	if p := s.start("run", "--wait", "0", "job", "--", "true"); p.status() != 0 {
 		t.Error("the lock was not released")

@@ -42,14 +42,14 @@ func (f *sweepCmd) Run(c *console) error {
 	}
 	keeper, ok := v.store.(driver.TokenRetainer)
 	if !f.DryRun && !f.RestartTokens && (!ok || !keeper.KeepsTokens()) {
-		return usage("--released-before deletes the tokens of locks with them in this store: they begin at 1 again, " +
+		return usage("--released-before also deletes the tokens of the locks in this store: they begin at 1 again, " +
 			"and a fence that remembers a higher one refuses them; write --restart-tokens to accept that")
 	}
 	return f.locks(c, v, long)
 }
 
 func (f *sweepCmd) sessions(c *console, v *storeClient) error {
-	c.show("watching the sessions in the store: if one has ended, for a minute")
+	c.show("watching the sessions in the store, for a minute if one has ended")
 	begun := time.Now()
 	n, err := admin.Sweep(v.ctx, v.client)
 	took := time.Since(begun)
@@ -58,11 +58,11 @@ func (f *sweepCmd) sessions(c *console, v *storeClient) error {
 	switch {
 	case err != nil:
 		r.Result = "incomplete"
-		c.result(r, "cleared %s of ended sessions until then, in %v", counted(n, "record"), round(took))
+		c.result(r, "deleted %s of ended sessions before that, in %v", counted(n, "record"), round(took))
 	case n == 0:
-		c.result(r, "nothing to clear: no session in the store has ended")
+		c.result(r, "nothing to delete: no session in the store has ended")
 	default:
-		c.result(r, "cleared %s of ended sessions, in %v", counted(n, "record"), round(took))
+		c.result(r, "deleted %s of ended sessions, in %v", counted(n, "record"), round(took))
 	}
 	return lookFailed(v.ctx, err)
 }
@@ -76,7 +76,7 @@ func (f *sweepCmd) check() (long time.Duration, err error) {
 	case !given && (f.RestartTokens || f.DryRun):
 		return 0, usage("--restart-tokens and --dry-run go with --released-before")
 	case given && !ok:
-		return 0, usage("--released-before %.40q is no duration: write a number with its unit, such as 30d or 12h",
+		return 0, usage("--released-before %.40q is not a duration: write a number with its unit, such as 30d or 12h",
 			*f.ReleasedBefore)
 	case given && long < time.Minute:
 		return 0, usage("--released-before %v must be at least 1m", long)
@@ -95,7 +95,7 @@ func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 	switch {
 	case err != nil:
 		r.Result = "incomplete"
-		text += ", until then"
+		text += ", before that"
 	case f.DryRun:
 		r.Result = "dry_run"
 		text = fmt.Sprintf("would delete %s that have been released for more than %s, and their history",
@@ -107,7 +107,7 @@ func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 		separator = ", "
 	}
 	if n.Taken > 0 {
-		text += fmt.Sprintf("%s%d that somebody took meanwhile", separator, n.Taken)
+		text += fmt.Sprintf("%s%d that were acquired meanwhile", separator, n.Taken)
 	}
 	c.result(r, "%s", text)
 	return lookFailed(v.ctx, err)
@@ -175,7 +175,7 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 		trouble.tell(err)
 	}
 	if f.Once {
-		c.show("watching for what is dead: for a lease, if there is a holder")
+		c.show("watching for dead holders: for a lease, if a lock is held")
 	}
 	err = admin.Reap(v.ctx, v.client, o)
 	c.clear()
@@ -183,7 +183,7 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 		err = v.ctx.Err()
 	}
 	if err == nil && f.Once && freed == 0 {
-		c.say("nobody is dead that is watched")
+		c.say("none of the watched holders is dead")
 	}
 	return lookFailed(v.ctx, err)
 }
@@ -232,7 +232,7 @@ func (f *raiseTokensCmd) Run(c *console) error {
 		}
 		last = time.Now()
 		if p.Remaining > 0 {
-			c.show("%s: watching that nothing changes for %v more; stop all programs that use the store, if any is left",
+			c.show("%s: checking for %v more that nothing changes; stop all programs that still use the store",
 				counted(p.Locks, "lock"), round(p.Remaining))
 			return
 		}
@@ -255,12 +255,12 @@ func (f *raiseTokensCmd) check(how *admin.RaiseOptions) (by uint64, options tenu
 	case errors.Is(err, strconv.ErrRange), err == nil && by > driver.MaxToken:
 		return 0, options, usage("--by %.40s is too high: the highest token is %d", *f.By, uint64(driver.MaxToken))
 	case err != nil:
-		return 0, options, usage("--by %.40q is no whole number of 1 or more", *f.By)
+		return 0, options, usage("--by %.40q is not a whole number of 1 or more", *f.By)
 	case by == 0:
 		return 0, options, usage("--by 0 raises nothing: write more than the number of tokens that any lock was " +
 			"given since the backup, such as --by 1000000")
 	case strings.HasPrefix(f.Prefix, driver.OwnPrefix):
-		return 0, options, usage("no lock has a name that begins with %q: such names are for records of Tenure itself",
+		return 0, options, usage("no lock has a name that begins with %q: such names are reserved for Tenure itself",
 			driver.OwnPrefix)
 	}
 	if options, err = (&timingFlags{Lease: f.Lease}).Options(f.Store); err != nil {
@@ -277,7 +277,7 @@ func (f *raiseTokensCmd) check(how *admin.RaiseOptions) (by uint64, options tenu
 		})
 	}
 	if err == nil && !f.Yes {
-		err = usage("this is for the time after a restored backup, or a failover with loss, " +
+		err = usage("use this only after restoring a backup, or after a failover that lost writes, " +
 			"when all programs that use the store are stopped: " +
 			"it frees their locks and closes their sessions; write --yes to say that they are")
 	}
@@ -288,18 +288,18 @@ func (f *raiseTokensCmd) tell(v *storeClient, c *console, n admin.RaisedTokens, 
 	r := raisedTokens{"raised", n, seconds(took)}
 	left := ""
 	if n.Foreign > 0 {
-		left = fmt.Sprintf("; left alone: %s of other clients, for which Tenure has never given a token",
+		left = fmt.Sprintf("; left alone: %s of other clients, to which Tenure has never given a token",
 			counted(n.Foreign, "lock"))
 	}
 	text := fmt.Sprintf("raised the tokens of %s by %s, and closed %s, in %v%s",
 		counted(n.Locks, "lock"), *f.By, counted(n.Sessions, "session"), round(took), left)
 	switch {
 	case err == nil && n.Locks == 0 && n.Sessions == 0:
-		c.say("nothing to raise: there is no such lock%s", left)
+		c.say("nothing to raise: no lock matches%s", left)
 	case err == nil:
-		c.say("%s; the programs can be started", text)
+		c.say("%s; you can start the programs again", text)
 	case n != (admin.RaisedTokens{}):
-		c.say("%s, until then; repeat it when the reason is gone: what is raised twice is only higher", text)
+		c.say("%s, before that; repeat it when the cause is fixed: raising a token twice does no harm", text)
 	}
 	switch {
 	case errors.Is(err, tenure.ErrAlive):

@@ -110,7 +110,7 @@ func Main(args []string) int {
 func execute(c *console, head []string, rest operands) error {
 	for _, word := range head {
 		if !utf8.ValidString(word) { // the parser would change it silently
-			return usage("%q is not valid UTF-8: only the command behind \"--\" may be", word)
+			return usage("%q is not valid UTF-8: only the command after \"--\" may be", word)
 		}
 	}
 	parser, err := newParser(commandLine(head), kong.Bind(c, rest))
@@ -118,7 +118,7 @@ func execute(c *console, head []string, rest operands) error {
 		return err // the grammar is wrong
 	}
 	if len(head) == 0 {
-		return usage("no command given: want one such as run, lead or status")
+		return usage("no command given: use run, lead, status or another one")
 	}
 	parsed, err := parser.Parse(head)
 	if err != nil {
@@ -202,27 +202,27 @@ func explained(err error) error {
 	case selected == nil && unexpected && meant != "" && word != "":
 		return fmt.Errorf("unknown command %.20q, did you mean %s", word, meant)
 	case selected == nil && unexpected:
-		return fmt.Errorf("unknown command %.20q: want one such as run, lead or status", word)
+		return fmt.Errorf("unknown command %.20q: use run, lead, status or another one", word)
 	case selected != nil && len(selected.Children) > 0 && unexpected:
-		return fmt.Errorf("unknown word %.20q: want %s", word, parts(selected))
+		return fmt.Errorf("unknown argument %.20q: want %s", word, parts(selected))
 	case selected != nil && len(selected.Children) > 0 && strings.HasPrefix(parse.Error(), "expected "):
-		return fmt.Errorf("a word is missing: want %s", parts(selected))
+		return fmt.Errorf("an argument is missing: want %s", parts(selected))
 	case selected != nil && unexpected && len(selected.Positional) == 0:
-		return fmt.Errorf("unexpected argument %.20q: %s takes flags alone",
+		return fmt.Errorf("unexpected argument %.20q: %s takes only flags",
 			word, strings.TrimPrefix(selected.FullPath(), "tenure "))
 	case selected != nil && unexpected && !selected.Tag.Has("words"):
-		return fmt.Errorf("unexpected argument %.20q: one %s is all that %s takes",
+		return fmt.Errorf("unexpected argument %.20q: only one %s goes with %s",
 			word, strings.ToUpper(selected.Positional[0].Name), selected.Name)
 	case selected != nil && unexpected:
-		return fmt.Errorf(`unexpected argument %.20q: the command and its arguments stand behind "--"`, word)
+		return fmt.Errorf(`unexpected argument %.20q: put the command and its arguments after "--"`, word)
 	case strings.HasPrefix(parse.Error(), `expected "<shell>"`):
 		return errors.New("no shell named: want bash, zsh or fish")
 	case strings.HasPrefix(parse.Error(), `expected "<group>"`):
-		return errors.New("no group named: its GROUP is missing")
+		return errors.New("no group named: GROUP is missing")
 	case strings.HasPrefix(parse.Error(), `expected "<words>`):
 		return errors.New("the period and the NAME are missing: write tenure every 1h NAME")
 	case strings.HasPrefix(parse.Error(), `expected "<name>"`):
-		return errors.New("no lock named: its NAME is missing")
+		return errors.New("no lock named: NAME is missing")
 	case strings.HasSuffix(parse.Error(), flags.Exclusive):
 		return errors.New(strings.TrimSuffix(parse.Error(), flags.Exclusive) + " exclude each other")
 	}

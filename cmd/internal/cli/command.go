@@ -81,7 +81,7 @@ type command struct {
 // written to a store.
 func (j *job) open(c *console, rest operands) (*command, error) {
 	if len(rest.words) == 0 {
-		return nil, usage(`no command given: write it behind "--"`)
+		return nil, usage(`no command given: write it after "--"`)
 	}
 	options, err := j.options(j.storeFlags)
 	if err == nil {
@@ -108,7 +108,7 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 		return nil, err
 	}
 	if t.location.Private() {
-		c.say("a store in memory excludes no other process")
+		c.say("a store in memory does not exclude other processes")
 	}
 	options.OnEvent, options.Logger = t.onEvent, c.log
 	if t.store, t.client, t.shut, err = openStore(c, t.location, &options, plan); err != nil {
@@ -128,8 +128,8 @@ func (t *command) on(name string) { t.lock, t.target, t.begun = name, lock{t, na
 // another command is made of. It may be meant: it keeps that command out.
 func (t *command) warnOfName() {
 	if base := text.Base(t.lock); base != t.lock {
-		t.console.warn("%q is a lock that tenure itself makes of %q, for once, every, --slots, --shared, --exclusive, "+
-			"shard or doctor: this command and what uses %q keep each other out; "+
+		t.console.warn("%q is a lock name that tenure itself derives from %q, for once, every, --slots, --shared, --exclusive, "+
+			"shard or doctor: this command and those that use %q exclude each other; "+
 			"choose another name unless you mean that", t.lock, base, base)
 	}
 }
@@ -284,7 +284,7 @@ func (o outcome) status() int {
 // request, nor the end of the lease.
 func (o outcome) failure() error {
 	if o.timedOut {
-		return errors.New("the command had to stop: its time was up")
+		return errors.New("the command was stopped: its time was up")
 	}
 	if o.lost != nil || o.asked || o.hungUp || o.swept || o.steppedDown != nil || o.interrupted() ||
 		o.exit.Reason != guard.Ended || o.status() == 0 {
@@ -451,20 +451,20 @@ func (t *command) reportTrouble(o outcome) {
 	c := t.console
 	switch {
 	case o.lost == nil && o.steppedDown != nil && o.exit.Killed:
-		c.warn("the command did not stop within %v after the lock was asked back: it was killed",
+		c.warn("the command did not stop within %v of the request to release the lock: it was killed",
 			t.client.Options().StopTimeout)
 	case o.timedOut && o.exit.Killed:
-		c.warn("the command did not stop within %v after its time was up: it was killed", t.client.Options().StopTimeout)
+		c.warn("the command did not stop within %v of its timeout: it was killed", t.client.Options().StopTimeout)
 	case o.lost == nil && o.swept && o.exit.Killed:
-		c.warn("what the command had left behind was killed")
+		c.warn("processes that the command left behind were killed")
 	case o.lost != nil && o.exit.Killed:
-		c.warn("the lease of %q was lost while the command ran (%s): it was killed", t.lock, reasonText(o.lost))
+		c.warn("the lease of %q was lost while the command ran (%s): the command was killed", t.lock, reasonText(o.lost))
 	case o.lost != nil && o.exit.Reason == guard.Ended:
 		c.warn("the lease of %q was lost while the command ran (%s)", t.lock, reasonText(o.lost))
 	case o.lost != nil:
-		c.warn("the lease of %q was lost while the command ran (%s): it was ended", t.lock, reasonText(o.lost))
+		c.warn("the lease of %q was lost while the command ran (%s): the command was ended", t.lock, reasonText(o.lost))
 	case o.exit.Reason == guard.Abandoned:
-		c.warn("the guardian was killed: the command, and all that it had started, was killed for it")
+		c.warn("the guardian was killed, so the command and all processes that it started were killed")
 	}
 }
 
@@ -486,7 +486,7 @@ func (t *command) notified(n guard.Notice) {
 	c.emit(record{Event: "command_" + string(n.Kind), Lock: t.lock, Processes: processes})
 	switch n.Kind {
 	case guard.Awaiting:
-		text := fmt.Sprintf("%s has ended; %q stays held until what it left behind has, too: %s; Ctrl-C tells it to stop",
+		text := fmt.Sprintf("%s has ended; %q stays held until the processes that it left behind end: %s; Ctrl-C asks them to stop",
 			cmp.Or(t.what, "the command"), t.lock, joinSome(processes))
 		c.say("%s", text)
 		if r == nil || r.left.Swap(true) {
@@ -507,18 +507,18 @@ func (t *command) notified(n guard.Notice) {
 		case r != nil && errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown):
 			// that it was asked back is told already
 		case r != nil && errors.Is(context.Cause(r.ctx), once.ErrTimeout):
-			c.say("the time of the command is up: it is told to stop")
+			c.say("the time of the command is up: it is asked to stop")
 		case r != nil && r.swept.Load():
-			c.say("what the command left behind was told to stop; Ctrl-C kills it")
+			c.say("the processes that the command left behind were asked to stop; Ctrl-C kills them")
 		default:
-			c.say("the lease of %q ends, and with it the command and all that it has started", t.lock)
+			c.say("the lease of %q ends: the command and all processes that it started are ended", t.lock)
 		}
 	case guard.Suspended:
 		left := time.Duration(0)
 		if r != nil {
 			left = r.lease.Remaining()
 		}
-		c.say("stopped: no heartbeats; continue within %v, or the command is ended", round(left))
+		c.say("stopped, so no heartbeats are sent; continue within %v, or the command is ended", round(left))
 		c.stderr.Flush(time.Second) // this process is about to be stopped, with what it has not written
 	}
 }
@@ -533,7 +533,7 @@ func joinSome(all []string) string {
 
 // progressFlags tie the heartbeats to what the command shows of its work.
 type progressFlags struct {
-	ProgressFile    *string        `empty:"name a file that COMMAND touches"`
+	ProgressFile    *string        `empty:"name a file that COMMAND writes"`
 	ProgressTimeout *time.Duration `must:"be positive"`
 }
 
@@ -543,9 +543,9 @@ func (f *progressFlags) check(j *job) error {
 	case f.ProgressFile == nil && f.ProgressTimeout == nil:
 		return nil
 	case f.ProgressTimeout == nil:
-		return usage("--progress-file needs --progress-timeout: how long the file may stay as it is")
+		return usage("--progress-file needs --progress-timeout: how long the file may stay unchanged")
 	case f.ProgressFile == nil:
-		return usage("--progress-timeout needs --progress-file: what COMMAND touches to show that it gets on")
+		return usage("--progress-timeout needs --progress-file: the file that COMMAND writes to show progress")
 	}
 	// COMMAND may change its folder before it touches the file.
 	file, err := filepath.Abs(*f.ProgressFile)

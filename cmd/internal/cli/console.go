@@ -294,13 +294,13 @@ func (t *command) fails(err error) {
 	switch {
 	case o.begun.IsZero(), !o.reported && quiet >= asOne:
 		o.begun, o.pause = now, firstPause
-		t.console.say("the store gives no answer: %s; trying again", flags.OneLine(err))
+		t.console.say("the store does not answer: %s; trying again", flags.OneLine(err))
 	case now.Before(o.next):
 		o.more++
 		return
 	default:
 		o.pause = min(2*o.pause, lastPause)
-		t.console.say("the store gives no answer for %v, to %d more requests: %s; trying again",
+		t.console.say("the store has not answered for %v, to %d more requests: %s; trying again",
 			round(now.Sub(o.begun)), o.more+1, flags.OneLine(err))
 	}
 	o.reported, o.next, o.more = true, now.Add(o.pause), 0
@@ -335,16 +335,16 @@ func (t *command) report(e tenure.Event) {
 			t.manager.say("holds %q under token %d", e.Lock, e.Token)
 		}
 	case tenure.EventJeopardy:
-		c.say("no heartbeat for %q: %s; %v of the lease are left", e.Lock, flags.OneLine(e.Err), round(e.Remaining))
+		c.say("the heartbeat for %q failed: %s; %v of the lease remain", e.Lock, flags.OneLine(e.Err), round(e.Remaining))
 	case tenure.EventStopping:
 		var q *tenure.StepDownError
 		if errors.As(e.Err, &q) {
-			c.say("%s asks to %s: %s; the command is told to stop", q.By, wayText(q.To, q.ToLabel), q.Reason)
+			c.say("%s asks this holder to %s: %s; the command is asked to stop", q.By, wayText(q.To, q.ToLabel), q.Reason)
 		}
 	case tenure.EventDrift:
-		c.say("%q: %s; give all processes the same bound", e.Owner, flags.OneLine(e.Err))
+		c.say("%q: %s; use the same bound in all processes", e.Owner, flags.OneLine(e.Err))
 	case tenure.EventSafe:
-		c.say("the heartbeat for %q goes on", e.Lock)
+		c.say("heartbeats for %q succeed again", e.Lock)
 	}
 }
 

@@ -263,7 +263,7 @@ func TestChangesAreWritten(t *testing.T) {
 		t.Errorf("written is %q, want %q", got, want)
 	}
 	c.close(time.Minute)
-	const want = "tenure: the store gives no answer: no answer; trying again\n"
+	const want = "tenure: the store does not answer: no answer; trying again\n"
 	if said.String() != want {
 		t.Errorf("said is %q, want %q", &said, want)
 	}

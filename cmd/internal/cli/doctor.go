@@ -37,7 +37,7 @@ const statusBad = 1
 func (f *doctorCmd) Run(c *console) error {
 	switch {
 	case f.Server != nil && (f.Store != nil || f.Given() || f.Notify != nil):
-		return usage("--server excludes --store, --notify and the durations of a lease: the service has its own")
+		return usage("--server excludes --store, --notify and the lease flags: the service has its own settings")
 	case f.Server != nil:
 		return f.examineServer(c)
 	case f.TokenFile != nil:
@@ -129,12 +129,12 @@ func (r *report) examineNotifier(ctx context.Context, p *notifyPlan, at storeurl
 	}
 	defer func() { _ = udp.Close() }()
 	if err := echo(ctx, udp); err != nil {
-		r.tell(driver.Warn(check, "others notify %s, and a datagram that was sent there did not come back (%v)",
-			udp.Address(), err).Advise("if that is the address of another machine in front of this one, it may do; " +
-			"else open the port, or advertise another address"))
+		r.tell(driver.Warn(check, "other processes notify %s, and a test datagram sent there did not arrive (%v)",
+			udp.Address(), err).Advise("this may be in order if the address belongs to a machine in front of this one; " +
+			"otherwise open the port, or advertise another address"))
 		return false
 	}
-	r.tell(driver.OK(check, "others notify %s; a datagram that was sent there came back", udp.Address()))
+	r.tell(driver.OK(check, "other processes notify %s; a test datagram sent there arrived", udp.Address()))
 	return false
 }
 
@@ -179,7 +179,7 @@ func (f *serverFlags) service() (doctor.Service, error) {
 		}
 		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 		if !s.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return s, usage("--ca-file: %s has no certificate in it, in PEM", *f.CAFile)
+			return s, usage("--ca-file: %s contains no certificate in PEM format", *f.CAFile)
 		}
 	}
 	var err error
@@ -207,7 +207,7 @@ func (f *serverFlags) token() (string, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" || strings.ContainsAny(token, " \t\n") {
-		return "", usage("--token-file: %s must have a token in it, and nothing else", *f.TokenFile)
+		return "", usage("--token-file: %s must contain one token and nothing else", *f.TokenFile)
 	}
 	return token, nil
 }

@@ -126,7 +126,7 @@ func (f *exporterCmd) options() (*tenureprom.LocksOptions, error) {
 	}
 	if f.Max != nil {
 		if o.Max = *f.Max; o.Max < 1 {
-			return nil, usage("--max %d must be 1 at least", o.Max)
+			return nil, usage("--max %d must be at least 1", o.Max)
 		}
 	}
 	if f.Holder != nil {
@@ -135,7 +135,7 @@ func (f *exporterCmd) options() (*tenureprom.LocksOptions, error) {
 		}
 	}
 	if _, _, err := net.SplitHostPort(f.Listen); err != nil {
-		return nil, usage("--listen %.60q is no address: write HOST:PORT, such as 127.0.0.1:8369", f.Listen)
+		return nil, usage("--listen %.60q is not an address: write HOST:PORT, such as 127.0.0.1:8369", f.Listen)
 	}
 	return o, nil
 }

@@ -259,20 +259,20 @@ func (f notifyFlags) asked() (*notifyPlan, error) {
 	}
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return wrong("it has no port")
+		return wrong("the port is missing")
 	}
 	p := &notifyPlan{port: port}
 	number, err := netip.ParseAddrPort("0.0.0.0:" + port)
 	switch {
 	case err != nil:
-		return wrong("the port is no number from 1024 to 65535, or 0")
+		return wrong("the port is not a number from 1024 to 65535, or 0")
 	case number.Port() != 0 && number.Port() < notify.MinPort:
 		return wrong(fmt.Sprintf("port %s is below %d", port, notify.MinPort))
 	}
 	if host != "" {
 		ip, err := netip.ParseAddr(host)
 		if err != nil {
-			return wrong("the host is no IP address")
+			return wrong("the host is not an IP address")
 		}
 		if p.listen = listen; !ip.IsUnspecified() {
 			p.advertised = netip.AddrPortFrom(ip, 0)
@@ -284,10 +284,10 @@ func (f notifyFlags) asked() (*notifyPlan, error) {
 	if ip, err := netip.ParseAddr(shown); err == nil {
 		p.advertised = netip.AddrPortFrom(ip, 0)
 	} else if p.advertised, err = netip.ParseAddrPort(shown); err != nil {
-		return wrong("what is advertised is no IP address, and none with a port")
+		return wrong("the advertised address is not IP or IP:PORT")
 	}
 	if ip := p.advertised.Addr(); ip.IsUnspecified() || ip.IsMulticast() {
-		return wrong("others do not reach " + ip.String())
+		return wrong("other machines cannot reach " + ip.String())
 	}
 	return p, nil
 }
@@ -298,11 +298,11 @@ func (p *notifyPlan) listenAt(ctx context.Context, at storeurl.Location) (*notif
 	if !shown.IsValid() {
 		host := at.Host()
 		if host == "" {
-			return nil, errors.New("it is not known on which host the store is: say what to advertise")
+			return nil, errors.New("the host of the store is not known: name the address to advertise")
 		}
 		ip, err := notify.RouteTo(ctx, host)
 		if err != nil {
-			return nil, fmt.Errorf("%w: say what to advertise", err)
+			return nil, fmt.Errorf("%w: name the address to advertise", err)
 		}
 		shown = netip.AddrPortFrom(ip, 0)
 	}
@@ -330,7 +330,7 @@ func (p *notifyPlan) open(c *console, at storeurl.Location, o *tenure.Options) (
 	defer cancel()
 	udp, err := p.listenAt(ctx, at)
 	if err != nil {
-		c.warn("no notifications (others are found by polling): %s", err)
+		c.warn("no notifications (changes are found by polling): %s", err)
 		return func() {}
 	}
 	o.Notify = udp

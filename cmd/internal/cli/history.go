@@ -97,13 +97,13 @@ func (h *historyCmd) print(c *console, lock string, list []tenure.Term) {
 			line[0] = fmt.Sprintf("%s-%s", line[0], formatToken(list[first].Token))
 		}
 		if list[i].Unknown && i == len(list)-1 {
-			line[len(line)-1] = "not kept, or from before there was a history, or never written"
+			line[len(line)-1] = "dropped, or before the history was turned on, or never written"
 		}
 		cells = append(cells, line)
 	}
 	c.table(cells)
 	if last := list[len(list)-1]; last.Token > 1 {
-		c.say("earlier tenures are not kept, or were held without a history")
+		c.say("earlier terms were dropped, or were held without a history")
 	}
 }
 
@@ -119,8 +119,8 @@ func (h *historyCmd) readersWriters(ctx context.Context, c *console, client *ten
 		locks = append(locks, rwlock.SlotName(h.Name, slot))
 	}
 	if h.At != nil {
-		return true, usage("--at is for one lock, and %q is %d of them: name the one of its writers, %q, "+
-			"or one of its readers'", h.Name, len(locks), locks[0])
+		return true, usage("--at is for one lock, and %q is %d of them: name the lock of its writers, %q, "+
+			"or of one of its readers", h.Name, len(locks), locks[0])
 	}
 	for _, lock := range locks {
 		list, err := client.History(ctx, lock)
@@ -293,7 +293,7 @@ func parseTime(text string, now time.Time) (span, error) {
 		t := now.Add(-ago)
 		return span{from: t, to: t, text: clockText(t)}, nil
 	}
-	return span{}, usage("--at %.40q is no time: write 2006-01-02T15:04:05Z, 2006-01-02 15:04:05, 15:04 or 15:04:05 "+
+	return span{}, usage("--at %.40q is not a time: write 2006-01-02T15:04:05Z, 2006-01-02 15:04:05, 15:04 or 15:04:05 "+
 		"of today, a date, now, today or yesterday, or how long ago, such as 10m or 2d", text)
 }
 
@@ -394,10 +394,10 @@ func (h *historyCmd) printAt(c *console, list []tenure.Term, at span) {
 	case len(found) == 0 && all:
 		lines = append(lines, fmt.Sprintf("%s nobody held %q", at.when(), h.Name))
 	case len(found) == 0:
-		lines = append(lines, fmt.Sprintf("%s it is not known who held %q: the history has a hole there, or begins later",
+		lines = append(lines, fmt.Sprintf("%s it is not known who held %q: the history has a gap there, or begins later",
 			at.when(), h.Name))
 	case !all:
-		lines = append(lines, fmt.Sprintf("%s others may have held it, too: the history has a hole there, or begins later",
+		lines = append(lines, fmt.Sprintf("%s others may have held it, too: the history has a gap there, or begins later",
 			at.when()))
 	}
 	for _, line := range lines {
@@ -407,7 +407,7 @@ func (h *historyCmd) printAt(c *console, list []tenure.Term, at span) {
 
 func (s span) when() string {
 	if s.again > 0 {
-		return "at " + s.text + ", a time that there is twice,"
+		return "at " + s.text + ", a time that occurs twice,"
 	}
 	if strings.HasPrefix(s.text, "on ") {
 		return s.text
@@ -421,9 +421,9 @@ func (t holding) how(at span) string {
 	switch {
 	case t.End == "":
 	case t.Until.IsZero() && t.certain:
-		text += "; it never said that it ended (" + endText(t.Term) + ")"
+		text += "; it did not report its end (" + endText(t.Term) + ")"
 	case t.Until.IsZero():
-		text += ", unless it had crashed already: it never said that it ended (" + endText(t.Term) + ")"
+		text += ", unless it had already crashed: it did not report its end (" + endText(t.Term) + ")"
 	case !t.Until.After(at.to) && at.to.After(at.from):
 		text += ", until " + clockText(t.Until) + " (" + endText(t.Term) + ")"
 	}

@@ -88,9 +88,9 @@ func TestTimeThatThereIsTwice(t *testing.T) {
 			Since: begun.Add(later), Until: begun.Add(later + 40*time.Second),
 		}
 		for text, want := range map[string]string{
-			"2026-10-25 02:30:20": "at 2026-10-25 02:30:20, a time that there is twice, \"L\" was held by \"o\"",
-			"2026-10-25 02:30":    "at 2026-10-25 02:30, a time that there is twice, \"L\" was held by \"o\"",
-			"2026-10-25 02:31:20": "at 2026-10-25 02:31:20, a time that there is twice, nobody held \"L\"",
+			"2026-10-25 02:30:20": "at 2026-10-25 02:30:20, a time that occurs twice, \"L\" was held by \"o\"",
+			"2026-10-25 02:30":    "at 2026-10-25 02:30, a time that occurs twice, \"L\" was held by \"o\"",
+			"2026-10-25 02:31:20": "at 2026-10-25 02:31:20, a time that occurs twice, nobody held \"L\"",
 			"2026-10-25 03:30:20": "at 2026-10-25 03:30:20 nobody held \"L\"",
 		} {
 			at, err := parseTime(text, begun.Add(48*time.Hour))

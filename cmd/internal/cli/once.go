@@ -61,7 +61,7 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 	case err != nil:
 		return err
 	case o.Changed && at.schedule == nil:
-		return usage("--changed needs --cron: it says that the schedule is another one now")
+		return usage("--changed needs --cron: the schedule that is stored from now on")
 	case o.Changed && !rest.given:
 		return o.reschedule(c, at)
 	}
@@ -103,7 +103,7 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 			if !at.isNow() { // nobody who asked for errors alone expects it
 				say = c.warn
 			}
-			say("%q: this is the run of %s, %s", o.Name, slotText(at.slot, at.minutes), off)
+			say("%q: running for %s, %s", o.Name, slotText(at.slot, at.minutes), off)
 		}
 		return w.work(ctx, turn)
 	})
@@ -150,7 +150,7 @@ func (o *onceCmd) onceOptions(at occurrence) (once.Options, error) {
 	if o.MaxAhead != nil {
 		options.MaxAhead = int64(*o.MaxAhead)
 		if options.MaxAhead == 0 {
-			return options, usage("--max-ahead 0 would refuse every slot: want a number from 1, or -1 for any slot")
+			return options, usage("--max-ahead 0 would refuse every slot: write a number from 1, or -1 for no limit")
 		}
 	}
 	return options, nil
@@ -175,7 +175,7 @@ func (o *onceCmd) ran(w *runs, at occurrence, result once.Result, err error) err
 		c.warn("%q: %s before this one %s not run: %s", o.Name, counted(n, "occurrence"), were, missedText(result))
 	}
 	if result.Closed != nil {
-		c.warn("%q: the ledger has no room for more gaps: what was not run up to %s is given up",
+		c.warn("%q: the ledger has no room for more gaps: missed slots up to %s are given up",
 			o.Name, slotText(*result.Closed, at.minutes))
 	}
 	status := 0
@@ -191,9 +191,9 @@ func (o *onceCmd) ran(w *runs, at occurrence, result once.Result, err error) err
 	}
 	if !result.Recorded && status != statusLost {
 		if errors.Is(err, tenure.ErrLost) {
-			c.warn("the lease of %q was lost when the command had ended: how it ended is not in the ledger", w.lock)
+			c.warn("the lease of %q was lost after the command had ended: the ledger does not show how it ended", w.lock)
 		} else {
-			c.warn("%q: whether the end of the run is in the ledger is not known: the release was not confirmed", o.Name)
+			c.warn("%q: the end of the run may be missing from the ledger: the release was not confirmed", o.Name)
 		}
 	}
 	return ended(status)
@@ -225,7 +225,7 @@ func (o *onceCmd) notRun(w *runs, at occurrence, result once.Result, err error) 
 		who := w.outer.holder(w.lock, running.Held.Owner, running.Held.Token)
 		switch {
 		case running.Run.Left != "":
-			return tempFail("%q: %s is not run: %s has ended, and %s waits for what it left behind: %s (--timeout bounds that)",
+			return tempFail("%q: %s is not run: %s has ended, but %s waits for processes that it left behind: %s (--timeout limits that)",
 				o.Name, slot, slotText(running.Run.Slot, at.minutes), who, running.Run.Left)
 		case running.Same():
 			return o.elsewhere(w.console, "%s is being run by %s", slot, who)
@@ -233,7 +233,7 @@ func (o *onceCmd) notRun(w *runs, at occurrence, result once.Result, err error) 
 			return o.elsewhere(w.console, "%s is not run: %s is still being run by %s",
 				slot, slotText(running.Run.Slot, at.minutes), who)
 		}
-		return o.elsewhere(w.console, "%s is not run here: %s has the lock, and has shown that it lives", slot, who)
+		return o.elsewhere(w.console, "%s is not run here: %s has the lock, and has shown a sign of life", slot, who)
 	case errors.As(err, &passed) && passed.Run.State == once.StateChanged:
 		return o.elsewhere(w.console, "%s is not run: it was before the change of the schedule%s", slot, byText(passed.Run))
 	case errors.As(err, &passed):
@@ -245,12 +245,12 @@ func (o *onceCmd) notRun(w *runs, at occurrence, result once.Result, err error) 
 			"is the clock of this host right? (--max-ahead allows more)",
 			o.Name, slot, ahead.MaxAhead, slotText(ahead.Last, at.minutes))
 	case errors.As(err, &schedules):
-		return tempFail("%q: %s is not run: the schedule here is %s, and that of %s%s was %s, whose next times are "+
-			"others: give both the same --tz, or, if the schedule was changed, write once: tenure once --cron '%s' --changed %s",
+		return tempFail("%q: %s is not run: the schedule here is %s, and that of %s%s was %s, whose next times "+
+			"differ: give both the same --tz, or, if the schedule was changed, run this once: tenure once --cron '%s' --changed %s",
 			o.Name, slot, schedules.Text, slotText(schedules.Run.Slot, true), byText(schedules.Run),
 			schedules.Ledger, *o.Cron, o.Name)
 	case errors.As(err, &notRun):
-		return failed(statusLost, fmt.Errorf("%q: %s was marked as begun, and not run: %s (--redo runs it)",
+		return failed(statusLost, fmt.Errorf("%q: %s was marked as begun, but not run: %s (--redo runs it)",
 			o.Name, slot, flags.OneLine(notRun.Err)))
 	case errors.Is(err, tenure.ErrLost) || errors.Is(err, tenure.ErrSteppedDown):
 		return failed(statusLost, fmt.Errorf("%q: %s was not run: the lease was lost before: %s",
@@ -268,7 +268,7 @@ func (o *onceCmd) begunBefore(w *runs, slot string, r once.Run) error {
 	case once.StateDone:
 		if ahead := time.Until(r.Begun); ahead > clockTolerance {
 			c.warn("%q: %s was run by %s at %s by the clock of its host, which is %v ahead of this one: "+
-				"one of the two is wrong", o.Name, slot, who, clockText(r.Begun), round(ahead))
+				"one of the two clocks is wrong", o.Name, slot, who, clockText(r.Begun), round(ahead))
 		}
 		return o.elsewhere(c, "%s is done: by %s, in %v", slot, who, round(r.Took))
 	case once.StateFailed:
@@ -276,7 +276,7 @@ func (o *onceCmd) begunBefore(w *runs, slot string, r once.Run) error {
 	case once.StateRunning:
 		return o.elsewhere(c, "%s is being run by %s", slot, w.outer.holder(w.lock, r.Owner, r.Token))
 	}
-	return tempFail("%q: %s was begun by %s at %s, and nobody knows how it ended: --redo runs it again",
+	return tempFail("%q: %s was begun by %s at %s, and it is not known how it ended: --redo runs it again",
 		o.Name, slot, who, clockText(r.Begun))
 }
 
@@ -305,7 +305,7 @@ func (o *onceCmd) administer(c *console, rest operands) error {
 	} else if at, err := parseInstant("--reset", *o.Reset); err == nil {
 		slot = once.Minute(at)
 	} else if *o.Reset != "all" {
-		return usage("--reset %.40q is no slot: write all, a time such as 2006-01-02T15:04Z, or a number", *o.Reset)
+		return usage("--reset %.40q is not a slot: write all, a time such as 2006-01-02T15:04Z, or a number", *o.Reset)
 	}
 	return o.ledger(c, o.storeFlags, o.Name, func(ctx context.Context, client *tenure.Client) error {
 		return once.Reset(ctx, client, o.Name, slot, o.Reason)
@@ -393,10 +393,10 @@ func (o *onceCmd) occurrence() (occurrence, error) {
 	}
 	switch {
 	case len(given) == 0:
-		return occurrence{}, usage("no occurrence named: write --cron with the five fields of the crontab's line, or " +
+		return occurrence{}, usage("no slot named: write --cron with the five fields of the crontab line, or " +
 			"--at TIME, or --slot N")
 	case len(given) > 1:
-		return occurrence{}, usage("%s exclude each other: one of them names the occurrence", strings.Join(given, " and "))
+		return occurrence{}, usage("%s exclude each other: only one of them can name the slot", strings.Join(given, " and "))
 	case o.TZ != nil && o.Cron == nil:
 		return occurrence{}, usage("--tz needs --cron: it is the time zone of the expression")
 	case o.Now != nil && o.Cron == nil:
@@ -408,7 +408,7 @@ func (o *onceCmd) occurrence() (occurrence, error) {
 	case o.Slot != nil:
 		slot, err := strconv.ParseInt(*o.Slot, 10, 64)
 		if err != nil {
-			err = usage("--slot %.40q is no whole number, or too large: want a number that rises from one occurrence to "+
+			err = usage("--slot %.40q is not a whole number, or is too large: want a number that rises from one slot to "+
 				"the next", *o.Slot)
 		}
 		return occurrence{slot: slot}, err
@@ -495,7 +495,7 @@ func (o *onceCmd) reschedule(c *console, at occurrence) error {
 	return o.ledger(c, o.storeFlags, o.Name, func(ctx context.Context, client *tenure.Client) error {
 		changed, err := o.change(ctx, c, client, at)
 		if err == nil && !changed {
-			c.say("%q: the ledger has no other schedule: nothing was changed", o.Name)
+			c.say("%q: the ledger already has this schedule: nothing was changed", o.Name)
 		}
 		return err
 	})
@@ -509,7 +509,7 @@ func (o *onceCmd) change(ctx context.Context, c *console, client *tenure.Client,
 		next = ": the first slot is " + slotText(once.Minute(list[0]), true)
 	}
 	if changed {
-		c.warn("%q: the schedule is %s from now on%s", o.Name, at.identity().Text, next)
+		c.warn("%q: from now on the schedule is %s%s", o.Name, at.identity().Text, next)
 	}
 	return changed, err
 }
@@ -537,10 +537,10 @@ func parseInstant(flag, text string) (time.Time, error) {
 		return time.Time{}, usage("%s %.40q is by the clock of this host, whose %w; or write 2006-01-02T15:04Z",
 			flag, text, unknown)
 	case err != nil:
-		return time.Time{}, usage("%s %.40q is no time: write 2006-01-02T15:04Z, or 2006-01-02 15:04 by the clock of "+
+		return time.Time{}, usage("%s %.40q is not a time: write 2006-01-02T15:04Z, or 2006-01-02 15:04 by the clock of "+
 			"this host", flag, text)
 	case s.again != 0:
-		return time.Time{}, usage("%s %.40q comes twice, because the clocks are set back: write the offset, as in "+
+		return time.Time{}, usage("%s %.40q occurs twice, because the clocks are set back: write the offset, as in "+
 			"2006-01-02T15:04+02:00", flag, text)
 	}
 	return s.from, nil
@@ -577,7 +577,7 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 	name := e.Words[1]
 	period, err := time.ParseDuration(e.Words[0])
 	if err != nil || period <= 0 {
-		return usage("%.40q is no period: write a number with its unit, such as 1h or 90s", e.Words[0])
+		return usage("%.40q is not a period: write a number with its unit, such as 1h or 90s", e.Words[0])
 	}
 	if err := e.check(); err != nil {
 		return err
@@ -662,7 +662,7 @@ func (e *everyCmd) administer(c *console, rest operands) error {
 			case st.Period > 0:
 				none = fmt.Sprintf("%q: 0 runs begun; at least %v of a period of %v have passed", name, round(st.Age), st.Period)
 			default:
-				none = fmt.Sprintf("%q: 0 runs begun, and nobody counts yet", name)
+				none = fmt.Sprintf("%q: 0 runs begun, and no process has started counting", name)
 			}
 			c.showRuns(st, st.Runs, none)
 			return nil

@@ -40,7 +40,7 @@ type operator struct {
 // before a store is touched.
 func (f *operatorFlags) open(c *console, lock string, to successor, notify notifyFlags) (*operator, error) {
 	if f.Reason == nil || *f.Reason == "" {
-		return nil, usage("no --reason given: say why; the history shows it")
+		return nil, usage("no --reason given: write why; the history shows it")
 	}
 	// The caller is there for a moment, and wants to see what comes of it.
 	options := tenure.Options{Owner: f.operator(), RefreshPeriod: 100 * time.Millisecond}
@@ -191,14 +191,14 @@ func (f *releaseCmd) Run(c *console) error {
 	release := admin.ReleaseDead
 	switch {
 	case st.Session != "": // that lock alone cannot be cut off
-		o.console.show("watching the session under which %s holds %q: it is closed when no sign of life has come for %v",
+		o.console.show("watching the session under which %s holds %q: it is closed after %v without a sign of life",
 			holder, o.lock, round(st.Lease))
 	case f.Force:
 		r.Result, release = "revoked", admin.Revoke
-		o.console.show("%s cannot renew %q from now on; it may be at work until its lease has run out, so the lock is "+
-			"free in %v, and not before", holder, o.lock, round(st.Lease))
+		o.console.show("%s cannot renew %q from now on; it may keep working until its lease has run out, so the lock is "+
+			"free in %v, not earlier", holder, o.lock, round(st.Lease))
 	default:
-		o.console.show("watching %q, held by %s: it is released when no sign of life has come for %v; --force does not "+
+		o.console.show("watching %q, held by %s: it is released after %v without a sign of life; --force does not "+
 			"wait for that", o.lock, holder, round(st.Lease))
 	}
 	if err := release(o.ctx, o.client, o.lock, o.reason); err != nil {
@@ -256,11 +256,11 @@ func (s *stepDownCmd) Run(c *console) error {
 	if !to.anybody() {
 		what = "hand over to " + to.text()
 	}
-	within := "when it renews its lease next"
+	within := "when it next renews its lease"
 	if heartbeat := o.heartbeat(st); heartbeat > 0 {
 		within = fmt.Sprintf("within %v", round(heartbeat))
 	}
-	o.console.show("asking %s to %s; it learns of this %s, and then ends its work", holder, what, within)
+	o.console.show("asking %s to %s; it sees the request %s, and then ends its work", holder, what, within)
 	ctx := o.ctx
 	if s.Wait != nil {
 		var cancel context.CancelFunc
@@ -283,7 +283,7 @@ func (s *stepDownCmd) Run(c *console) error {
 	defer cancel()
 	l, ok := awaitLeader(soon, o.client, o.lock, func(l tenure.Leader) bool { return l.Token > st.Token })
 	if !ok {
-		return o.done(r, "%s has stepped down, %v after the request; nobody has taken the lock yet", holder, round(took))
+		return o.done(r, "%s has stepped down, %v after the request; no other process has taken the lock yet", holder, round(took))
 	}
 	after := time.Since(begun)
 	r.Next, r.After = &party{Owner: l.Owner, Token: l.Token}, seconds(after)
@@ -341,10 +341,10 @@ func (o *operator) awaitSuccessor(
 			r.Next, r.After = holderOf(st), seconds(after)
 			return failed("%s came first", holderText(st.Owner, st.Token))
 		case o.to.label != "" && st.State == tenure.StateReserved && reservedFor(st).anybody() && st.FreeIn > 0:
-			return failed("it has kept the lock for nobody, as an older version does that knows no labels; "+
-				"whoever comes first has it in %v", round(st.FreeIn))
+			return failed("the lock was not reserved, because its last holder is an older version without labels; "+
+				"the first process that asks has it in %v", round(st.FreeIn))
 		case o.to != reservedFor(st) && kept == 0:
-			return failed("nobody has the lock, and it is not reserved for %s", o.to.text())
+			return failed("the lock is free, but not reserved for %s", o.to.text())
 		case o.to != reservedFor(st) || st.FreeIn <= 0:
 			return failed("the lock was reserved for %s for %v, but %s", o.to.text(), round(kept), o.to.nobodyCame())
 		default:
@@ -360,7 +360,7 @@ func (h successor) nobodyCame() string {
 	if h.owner != "" {
 		return "that owner did not take it"
 	}
-	return "nobody of it took it"
+	return "no process with that label took it"
 }
 
 // came returns the owner that has had the lock next, be it for a moment, if it is one
@@ -407,7 +407,7 @@ func (o *operator) notHeld(st tenure.Status) error {
 		return o.done(r, "%q is not held: it is reserved for %s, and free in %v at the latest",
 			o.lock, reservedFor(st).text(), round(st.FreeIn))
 	}
-	return o.done(r, "%q is not held: last by %s", o.lock, holderText(st.Owner, st.Token))
+	return o.done(r, "%q is not held: the last holder was %s", o.lock, holderText(st.Owner, st.Token))
 }
 
 // notDone ends a command that was not done.
@@ -420,22 +420,22 @@ func (o *operator) notDone(err error, st tenure.Status) error {
 	case errors.Is(err, tenure.ErrNotHeld):
 		return o.notHeld(st)
 	case errors.As(err, &first):
-		return tempFail("%q: %s has been asked already: by %s at %s, %s: %s; it can be asked again when that is done",
+		return tempFail("%q: %s was already asked, by %s at %s, %s: %s; it can be asked again when that is done",
 			o.lock, holder, first.Request.By, clockText(first.Request.At), requestText(first.Request), first.Request.Reason)
 	case errors.Is(err, tenure.ErrUnanswered) && errors.Is(err, errWaited):
-		return tempFail("%q: %s has been asked, and has not stopped yet; the request stays", o.lock, holder)
+		return tempFail("%q: %s was asked, but has not stopped yet; the request stays", o.lock, holder)
 	case errors.Is(err, tenure.ErrUnanswered):
-		return tempFail("%q: %s has been asked, but shows no sign of life: a waiting process takes over; see tenure release",
+		return tempFail("%q: %s was asked, but shows no sign of life: a waiting process takes over; see tenure release",
 			o.lock, holder)
 	case errors.Is(err, tenure.ErrAlive) && st.Session != "":
-		return tempFail("%q: %s holds it under a session that is alive, so it cannot be taken away alone: "+
+		return tempFail("%q: %s holds it under a session that is alive, so this lock cannot be taken away on its own: "+
 			"ask it with tenure step-down, or end its process", o.lock, holder)
 	case errors.Is(err, tenure.ErrAlive):
 		return tempFail("%q: %s is alive: ask it with tenure step-down, or take the lock away with --force", o.lock, holder)
 	case errors.Is(err, tenure.ErrForeign):
-		return tempFail("%q: %s does not understand requests: it is another client's", o.lock, holder)
+		return tempFail("%q: %s is another lock client, which does not understand requests", o.lock, holder)
 	case errors.Is(err, errWaited):
-		return storeFailed(fmt.Errorf("%q: no answer of the store in time: %w", o.lock, err))
+		return storeFailed(fmt.Errorf("%q: the store did not answer in time: %w", o.lock, err))
 	}
 	return storeFailed(err)
 }

@@ -95,21 +95,21 @@ func (r *runCmd) Run(c *console, rest operands) error {
 func (r *runCmd) check() error {
 	switch {
 	case r.UnlessAlive && r.Wait != nil && *r.Wait == 0:
-		return usage("--unless-alive waits for a sign of life, which --wait %v does not allow", *r.Wait)
+		return usage("--unless-alive waits for a sign of life, so it excludes --wait %v", *r.Wait)
 	case r.ConflictExitStatus < 0 || r.ConflictExitStatus > 255:
 		return usage("-E %d must be from 0 to 255", r.ConflictExitStatus)
 	case r.Slots == nil && r.Resize:
 		return usage("--resize needs --slots: the new number of slots")
 	case r.Shared && r.Exclusive:
-		return usage("--shared and --exclusive exclude each other: a command reads, or it writes")
+		return usage("--shared and --exclusive exclude each other: a command is a reader or a writer")
 	case r.Slots != nil && (r.Shared || r.Exclusive):
-		return usage("--slots goes with neither --shared nor --exclusive: a semaphore has slots of its own")
+		return usage("--slots excludes --shared and --exclusive: a semaphore has its own slots")
 	case r.Slots != nil && (*r.Slots < 1 || *r.Slots > semaphore.MaxSlots):
 		return usage("--slots %d must be from 1 to %d", *r.Slots, semaphore.MaxSlots)
 	case r.Slots != nil && r.UnlessAlive:
-		return usage("--slots and --unless-alive exclude each other: it is one holder that shows a sign of life")
+		return usage("--slots and --unless-alive exclude each other: --unless-alive watches a single holder")
 	case (r.Shared || r.Exclusive) && r.UnlessAlive:
-		return usage("--unless-alive goes with neither --shared nor --exclusive: it is one holder that shows a sign of life")
+		return usage("--unless-alive excludes --shared and --exclusive: it watches a single holder")
 	case r.Slots != nil && len(r.Name) > semaphore.MaxNameLen:
 		return usage("name %.20q... has %d bytes: with --slots at most %d are allowed",
 			r.Name, len(r.Name), semaphore.MaxNameLen)
@@ -148,7 +148,7 @@ func (t *command) keep(lease *tenure.Lease, o outcome, left time.Duration) bool 
 		lost = superseded
 	}
 	if lost != nil && !errors.Is(lost, tenure.ErrSteppedDown) {
-		t.console.warn("the lease of %q was lost after the command had ended (%s): it was free too early",
+		t.console.warn("the lease of %q was lost after the command had ended (%s): the lock was free too early",
 			t.lock, reasonText(lost))
 	}
 	t.reportTrouble(o)
@@ -275,7 +275,7 @@ func (l *leadCmd) checkCoolDown() error {
 		return nil
 	}
 	if l.Label == "" {
-		return usage("--cool-down %v without --label: name the version of COMMAND there, by which its failures are counted",
+		return usage("--cool-down %v without --label: --label names the version of COMMAND, by which failures are counted",
 			*l.CoolDown)
 	}
 	o, err := l.options(l.storeFlags)
@@ -290,7 +290,7 @@ func (l *leadCmd) checkCoolDown() error {
 
 // standBack lets others lead first after a step-down.
 func (t *command) standBack(parent context.Context) error {
-	t.console.say("campaigning for %q again when the others have had the time to", t.lock)
+	t.console.say("campaigning for %q again after others have had time to lead", t.lock)
 	ctx, stop := t.signals.cancel(parent)
 	o := t.client.Options()
 	bound, cancel := context.WithTimeout(ctx, 2*(o.RefreshPeriod+o.RequestTimeout))
@@ -383,7 +383,7 @@ func (f *hookFlags) lead(t *command, lease *tenure.Lease) (outcome, error) {
 	f.begun = false
 	if f.OnElected != nil {
 		command := t.program
-		t.program.Args, t.what = shell(*f.OnElected), "the command of --on-elected, before which COMMAND does not begin,"
+		t.program.Args, t.what = shell(*f.OnElected), "the command of --on-elected, which runs before COMMAND,"
 		o, err := t.hold(lease.Context(), lease)
 		t.program, t.what = command, ""
 		f.begun = err == nil

@@ -62,7 +62,7 @@ func (f *shardCmd) Run(c *console) error {
 func (f *shardCmd) check() error {
 	switch {
 	case f.Resize != nil && (f.Watch || f.Partitions):
-		return usage("--resize shows nothing: leave out --watch and --partitions")
+		return usage("--resize excludes --watch and --partitions")
 	case f.Resize != nil && (*f.Resize < 1 || *f.Resize > shard.MaxPartitions):
 		return usage("--resize %d must be from 1 to %d", *f.Resize, shard.MaxPartitions)
 	}
@@ -89,7 +89,7 @@ func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client
 	}
 	for i, p := range st.Partitions {
 		if p.ID != strconv.Itoa(i) {
-			return usage("the partitions of %q have names of their own, such as %q: its program changes them, not --resize",
+			return usage("the partitions of %q have their own names, such as %q: its program changes them, not --resize",
 				f.Group, st.Partitions[0].ID)
 		}
 	}
@@ -106,7 +106,7 @@ func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client
 		c.result(r, "%q has %s already", f.Group, counted(r.Partitions, "partition"))
 		return nil
 	}
-	then := "its workers take that over with their next plan"
+	then := "its workers apply that with their next plan"
 	if len(st.Members) == 0 {
 		then = "it has no workers"
 	}
@@ -122,7 +122,7 @@ type resized struct {
 }
 
 func (f *shardCmd) nobody() error {
-	return usage("no worker has been in a group %q: a group is made by its workers, with their number of partitions",
+	return usage("no worker has ever been in group %q: its workers create the group, with their number of partitions",
 		f.Group)
 }
 
@@ -131,7 +131,7 @@ func (f *shardCmd) print(c *console, v groupView) error {
 	case c.json:
 		c.object(v.object(f.Partitions))
 	case len(v.Partitions) == 0:
-		c.say("no worker has been in %q yet", f.Group)
+		c.say("no worker has joined %q yet", f.Group)
 	default:
 		c.put(v.text(style{}, f.Partitions))
 	}
@@ -154,7 +154,7 @@ func (v *groupView) items(object, partitions bool) []item {
 	}
 	text := v.heading() + "; " + v.summary()
 	if len(v.Partitions) == 0 {
-		text = fmt.Sprintf("%s: no worker has been there yet", v.Group)
+		text = fmt.Sprintf("%s: no worker has joined yet", v.Group)
 	}
 	all := []item{{state: text, text: text}}
 	if !partitions {
@@ -163,9 +163,9 @@ func (v *groupView) items(object, partitions bool) []item {
 	for _, p := range v.Partitions {
 		text := fmt.Sprintf("%s/%s: ", v.Group, p.ID)
 		if to, moving := v.movesTo(p); p.Owner == "" {
-			text += "nobody has it: " + v.reason(p)
+			text += "no worker has it: " + v.reason(p)
 		} else if text += fmt.Sprintf("%s has it under token %d", p.Owner, p.Token); moving {
-			text += ", " + to + " is to have it"
+			text += ", " + to + " should have it"
 		}
 		all = append(all, item{key: p.ID, state: text, text: text})
 	}
@@ -322,18 +322,18 @@ func (v *groupView) reason(p shard.PartitionStatus) string {
 	case p.ReservedFor != "":
 		return "reserved for " + p.ReservedFor
 	case v.Workers == 0:
-		return "no worker is there"
+		return "there is no worker"
 	case !planned && !slices.ContainsFunc(v.Members,
 		func(w shard.MemberStatus) bool { return w.State == shard.MemberAlive }):
 		return "all workers leave"
 	case !planned:
 		return "all workers are full"
 	case w.State == shard.MemberDead:
-		return w.Owner + " is to have it, and is dead"
+		return w.Owner + " should have it, but is dead"
 	case w.State == shard.MemberLeft:
-		return w.Owner + " is to have it, and has left"
+		return w.Owner + " should have it, but has left"
 	}
-	return w.Owner + " is to claim it"
+	return w.Owner + " will claim it"
 }
 
 func (v *groupView) at(place int) (shard.MemberStatus, bool) {
@@ -346,7 +346,7 @@ func (v *groupView) at(place int) (shard.MemberStatus, bool) {
 
 func (v *groupView) text(st style, partitions bool) string {
 	if len(v.Partitions) == 0 {
-		return fmt.Sprintf("no worker has been in %q yet\n", v.Group)
+		return fmt.Sprintf("no worker has joined %q yet\n", v.Group)
 	}
 	out := st.line("", v.heading()) + st.line("", v.summary())
 	var cells [][]string

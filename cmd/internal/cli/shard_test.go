@@ -73,8 +73,8 @@ NO OWNER  WHY
 1         all workers are full
 1         cannot be read: unreadable
 1         reserved for web-1
-1         web-2 is to have it, and is dead
-1         web-4 is to claim it
+1         web-2 should have it, but is dead
+1         web-4 will claim it
 
 PARTITION  OWNER       PLANNED  TOKEN  SINCE                CHECKPOINT
 0          web-1       web-1    3      2024-02-29 12:00:00  7 B
@@ -102,7 +102,7 @@ PARTITION  OWNER       PLANNED  TOKEN  SINCE                CHECKPOINT
 		Group: "orders", Partitions: []shard.PartitionStatus{{ID: "0", Place: -1, Planned: -1}},
 	}}
 	nobody.count()
-	if d := cmp.Diff([]unowned{{"no worker is there", 1}}, nobody.unowned); d != "" {
+	if d := cmp.Diff([]unowned{{"there is no worker", 1}}, nobody.unowned); d != "" {
 		t.Errorf("without workers (- want, + got):\n%s", d)
 	}
 }

@@ -78,7 +78,7 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 // for.
 func (f *statusCmd) finish(c *console, rows []row) error {
 	if f.ExitCode && len(rows) != 1 {
-		return usage("--exit-code is for one lock, and %q is %d of them: name one of their locks, such as %q",
+		return usage("--exit-code needs one lock, and %q consists of %d: name one of them, such as %q",
 			f.Names[0], len(rows), rows[0].Name)
 	}
 	if f.ExitCode && f.Quiet {
@@ -98,7 +98,7 @@ func checkPeriod(flag string, d time.Duration) error {
 	case d <= 0:
 		return usage("%s %v must be positive", flag, d)
 	case d < least:
-		return usage("%s %v must be at least %v, since each is a request to the store: is its unit right?", flag, d, least)
+		return usage("%s %v must be at least %v, because each poll is a request to the store: is the unit right?", flag, d, least)
 	}
 	return nil
 }
@@ -342,13 +342,13 @@ func (f *statusCmd) checkOne() error {
 	}{{"--exit-code", f.ExitCode}, {"--max-age", f.MaxAge != nil}} {
 		switch {
 		case flag.given && f.Watch:
-			return usage("%s is for one answer, and --watch goes on", flag.name)
+			return usage("%s is for a single answer, so it excludes --watch", flag.name)
 		case flag.given && len(f.Names) != 1:
-			return usage("%s is for one lock: name it, and no other", flag.name)
+			return usage("%s is for one lock: name exactly one", flag.name)
 		}
 	}
 	if f.MaxAge != nil && *f.MaxAge <= 0 {
-		return usage("--max-age %v must be positive: it is how long a sign of life is waited for", *f.MaxAge)
+		return usage("--max-age %v must be positive: it is the time to wait for a sign of life", *f.MaxAge)
 	}
 	return nil
 }
@@ -603,7 +603,7 @@ func (o *outages) tell(trouble error) bool {
 	switch {
 	case errors.Is(trouble, tenure.ErrReplaced):
 	case trouble != nil && !o.out:
-		o.console.warn("the store gives no answer: %s; trying again", flags.OneLine(trouble))
+		o.console.warn("the store does not answer: %s; trying again", flags.OneLine(trouble))
 	case trouble == nil && o.out:
 		o.console.say("the store answers again")
 	}
@@ -693,7 +693,7 @@ func (s *screen) draw(all func(style) string, trouble error) {
 	heading := fmt.Sprintf("%s  %s  every %v  Ctrl-C ends it", s.command, time.Now().Format(time.TimeOnly), s.refresh)
 	out := []string{fit(heading, width), ""}
 	if trouble != nil {
-		out = append(out, fit(printable.Text("the store gives no answer: "+flags.OneLine(trouble)), width), "")
+		out = append(out, fit(printable.Text("the store does not answer: "+flags.OneLine(trouble)), width), "")
 	}
 	out = append(out, strings.Split(strings.TrimSuffix(all(st), "\n"), "\n")...)
 	if hidden := len(out) - (height - 1); hidden > 0 {

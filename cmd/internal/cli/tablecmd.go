@@ -200,7 +200,7 @@ func (f *policyCmd) Run(c *console) error {
 
 // store returns one that asks its engine nothing, or else one of DynamoDB.
 func (f *policyCmd) store(ctx context.Context, at storeurl.Location, o *driver.PolicyOptions) (driver.Store, error) {
-	o.Unasked = "nobody was asked"
+	o.Unasked = "no request was sent"
 	if at.Scheme() == "dynamodb" && !f.Offline {
 		store, err := at.Connect(ctx)
 		if err == nil {
@@ -243,12 +243,12 @@ func noTable(at storeurl.Location, grants bool) error {
 	case "s3":
 		what, needs = "a bucket", "the rights"
 	default:
-		return usage("%s is no table of DynamoDB or PostgreSQL: %s", at.Shown(), writeTable)
+		return usage("%s is not a table of DynamoDB or PostgreSQL: %s", at.Shown(), writeTable)
 	}
 	if grants {
 		return nil
 	}
-	return usage("%s needs no table: tenure table policy prints %s that a store there needs, "+
+	return usage("%s needs no table: tenure table policy prints %s that the store needs, "+
 		"and tenure doctor examines it", what, needs)
 }
 

@@ -21,9 +21,9 @@ func Locate(store *string, attended bool) (l storeurl.Location, named bool, err 
 	case store != nil:
 		url = *store
 	case url == "" && !attended:
-		return l, true, Usage("no store is named, and there is no terminal to say on which one would be used: " +
+		return l, true, Usage("no store is named, and without a terminal there is no default: " +
 			"write --store URL, or TENURE_STORE=URL: " +
-			"dynamodb://TABLE?region=REGION for several machines, sqlite:PATH for one, default: for the file of this user")
+			"dynamodb://TABLE?region=REGION for several machines, sqlite:PATH for one, default: for this user's file")
 	case url == "":
 		url, named = "default:", false
 	}

@@ -61,7 +61,7 @@ func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("%.40q is no duration: %s", text, write)
+		return fmt.Errorf("%.40q is not a duration: %s", text, write)
 	}
 	target.SetInt(int64(d))
 	return nil
@@ -75,9 +75,9 @@ func decodeInt(ctx *kong.DecodeContext, target reflect.Value) error {
 	n, err := strconv.ParseInt(text, 10, target.Type().Bits())
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return fmt.Errorf("%.40s is too large a number", text)
+		return fmt.Errorf("%.40s is too large", text)
 	case err != nil:
-		return fmt.Errorf("%.40q is no whole number", text)
+		return fmt.Errorf("%.40q is not a whole number", text)
 	}
 	target.SetInt(n)
 	return nil

@@ -104,7 +104,7 @@ func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
 func ParseInstant(s string) (Instant, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%.40q is no reading of a clock", s)
+		return 0, fmt.Errorf("%.40q is not a clock reading", s)
 	}
 	return Instant(n), nil
 }
@@ -277,7 +277,7 @@ var (
 
 	// ErrBusy is returned when another guard is under way. There is one at a time in a
 	// process, because orphans are inherited by the process, not by a guard.
-	ErrBusy = errors.New("another command is under guard in this process")
+	ErrBusy = errors.New("this process already guards another command")
 
 	// ErrGuardian is returned when the guardian could not be started, or died before
 	// it had started the command. Nothing is left running.

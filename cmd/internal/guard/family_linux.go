@@ -89,11 +89,11 @@ func checkNumbers(pid int, link, status string) error {
 	const remedy = `mount one of this namespace ("unshare --pid --fork --mount-proc" does, ` +
 		`or "mount -t proc proc /proc" in a mount namespace of its own)`
 	if link == "" {
-		return fmt.Errorf("it is another pid namespace's, which does not know this process: %s", remedy)
+		return fmt.Errorf("it belongs to another pid namespace, which does not know this process: %s", remedy)
 	}
 	own := strconv.Itoa(pid)
 	if link != own {
-		return fmt.Errorf("it is another pid namespace's, where this process %s is %s: %s", own, link, remedy)
+		return fmt.Errorf("it belongs to another pid namespace, where this process %s is %s: %s", own, link, remedy)
 	}
 	_, rest, ok := strings.Cut(status, "\nNSpid:")
 	if !ok {
@@ -101,7 +101,7 @@ func checkNumbers(pid int, link, status string) error {
 	}
 	line, _, _ := strings.Cut(rest, "\n")
 	if numbers := strings.Fields(line); len(numbers) != 1 || numbers[0] != own {
-		return fmt.Errorf("it is another pid namespace's, where this process happens to be %s as well (NSpid %s): %s",
+		return fmt.Errorf("it belongs to another pid namespace, where this process also happens to be %s (NSpid %s): %s",
 			own, strings.Join(numbers, " "), remedy)
 	}
 	return nil

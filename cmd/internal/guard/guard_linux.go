@@ -578,7 +578,7 @@ func (g *Guard) fork(spec guardianSpec, attr *syscall.ProcAttr) (err error) {
 
 // containError explains why the guardian could not make its namespace a /proc of its own.
 func containError(err error) error {
-	return fmt.Errorf("%w: the kernel does not allow to mount a /proc of the new pid namespace (%w), most likely "+
+	return fmt.Errorf("%w: the kernel does not allow mounting a /proc of the new pid namespace (%w), most likely "+
 		"because parts of the /proc here are covered, as container engines do: uncover them, or run as root with "+
 		"CAP_SYS_ADMIN, or do without contain",
 		ErrContain, err)

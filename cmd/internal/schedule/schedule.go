@@ -50,7 +50,7 @@ type Schedule struct {
 }
 
 // ErrNever is returned for an expression that no date fits.
-var ErrNever = errors.New("no date fits it")
+var ErrNever = errors.New("no date matches it")
 
 // names are the expressions that have one.
 var names = map[string]string{
@@ -87,7 +87,7 @@ func Parse(expression string, zone *time.Location) (*Schedule, error) {
 	case strings.HasPrefix(text, "@"):
 		return nil, fmt.Errorf("%.20q is not known: want five fields, or @hourly, @daily, @weekly, @monthly or @yearly", text)
 	case strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ="):
-		return nil, errors.New("a time zone does not belong into the expression")
+		return nil, errors.New("a time zone does not belong in the expression")
 	case len(fields) != 5:
 		return nil, fmt.Errorf("%.40q has %d fields: want five: minute, hour, day of the month, month, weekday",
 			text, len(fields))
@@ -95,7 +95,7 @@ func Parse(expression string, zone *time.Location) (*Schedule, error) {
 	for i, field := range fields {
 		if !fieldForm().MatchString(field) {
 			return nil, fmt.Errorf("%s %.20q: want numbers, names such as JAN or MON, ranges A-B and steps /N, "+
-				"with commas between them, or *; L, W, # and H, which some schedulers know, are not known here",
+				"with commas between them, or *; L, W, # and H, which some schedulers know, are not supported here",
 				fieldNames[i], field)
 		}
 	}

@@ -184,8 +184,8 @@ func TestRefused(t *testing.T) {
 		"@every 5m":                  "is not known",
 		"TZ=0":                       "a time zone does not belong",
 		"CRON_TZ=Asia/Tokyo * * * *": "a time zone does not belong",
-		"0 0 30 2 *":                 "no date fits it",
-		"0 0 31 4,6,9,11 *":          "no date fits it",
+		"0 0 30 2 *":                 "no date matches it",
+		"0 0 31 4,6,9,11 *":          "no date matches it",
 	} {
 		s, err := Parse(expression, time.UTC)
 		if err == nil || !strings.Contains(err.Error(), want) {
