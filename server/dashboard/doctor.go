@@ -122,9 +122,9 @@ func (d *Dashboard) latency(what string, took []time.Duration) finding {
 		what, exact(took[0]), exact(most), exact(middle), timeout)
 	switch {
 	case middle > timeout:
-		f.Level, f.Advice = driver.LevelBad, "Most heartbeats would fail: this store wants a longer lease."
+		f.Level, f.Advice = driver.LevelBad, "Most heartbeats would fail: use a longer lease with this store."
 	case most > timeout/4:
-		f.Level, f.Advice = driver.LevelWarn, "A slow day would cost leases: this store wants a longer lease."
+		f.Level, f.Advice = driver.LevelWarn, "Slow writes would lose leases: use a longer lease with this store."
 	}
 	return f
 }

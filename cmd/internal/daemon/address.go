@@ -36,7 +36,7 @@ func parseAddress(text string) (address, error) {
 		return address{}, fmt.Errorf("%.60q is not an address: write HOST:PORT, such as %s, or unix:PATH", text, defaultListen)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return address{}, fmt.Errorf("%.60q: port %.20q is no number from 0 to 65535", text, port)
+		return address{}, fmt.Errorf("%.60q: port %.20q is not a number from 0 to 65535", text, port)
 	}
 	return address{network: "tcp", where: text, host: host}, nil
 }

@@ -82,10 +82,10 @@ func (c *certificates) current() *tls.Config {
 	c.stamps = now
 	config, err := c.read()
 	if err != nil {
-		c.log.Error("the files of TLS have changed and cannot be used: the ones before stay in use", "error", err)
+		c.log.Error("the changed TLS files cannot be used: the previous ones stay in use", "error", err)
 		return c.config
 	}
-	c.log.Info("the files of TLS were read again", "cert", c.cert)
+	c.log.Info("the TLS files were read again", "cert", c.cert)
 	c.config = config
 	return config
 }
@@ -116,8 +116,8 @@ func (c *certificates) read() (*tls.Config, error) {
 	}
 	config.ClientCAs = x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no certificate in it: --client-ca wants those, in PEM, that client certificates "+
-			"are signed by", c.clientCA)
+		return nil, fmt.Errorf("%s contains no certificate in PEM format: --client-ca names the authorities that sign "+
+			"client certificates", c.clientCA)
 	}
 	// A client without one may have a token.
 	config.ClientAuth = tls.VerifyClientCertIfGiven

@@ -103,7 +103,7 @@ func explained(err error) error {
 	word, _, _ = strings.Cut(word, ", did you mean ")
 	switch {
 	case unexpected:
-		return fmt.Errorf("unexpected argument %.20q: there are the commands check and token, and all else is a flag", word)
+		return fmt.Errorf("unexpected argument %.20q: the commands are check and token", word)
 	case strings.HasSuffix(parse.Error(), flags.Exclusive):
 		return errors.New(strings.TrimSuffix(parse.Error(), flags.Exclusive) + " exclude each other")
 	}

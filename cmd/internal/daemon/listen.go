@@ -257,7 +257,7 @@ func removeStale(path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s is there, and is no socket: remove it, or name another path", path)
+		return fmt.Errorf("%s exists, but is not a socket: remove it, or name another path", path)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
@@ -265,7 +265,7 @@ func removeStale(path string) error {
 		return fmt.Errorf("another process listens on %s", path)
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("%s is there, and whether anybody listens on it is not known: %w", path, err)
+		return fmt.Errorf("%s exists, but it is not known whether a process listens on it: %w", path, err)
 	}
 	return os.Remove(path)
 }

@@ -31,10 +31,10 @@ func (s *service) reap(prefixes []string, log *slog.Logger) (stop func()) {
 				log.Warn("the lock of a dead holder was freed: it had shown no sign of life for its lease",
 					"lock", r.Name, "owner", r.Owner, "token", r.Token, "host", r.Host)
 			},
-			OnError: func(err error) { log.Warn("watching for dead holders: an error, and on it goes", "error", err) },
+			OnError: func(err error) { log.Warn("watching for dead holders: an error; trying again", "error", err) },
 		})
 		if err != nil {
-			log.Error("dead holders are not watched for any more", "error", err)
+			log.Error("watching for dead holders has ended", "error", err)
 		}
 	})
 	return func() {

@@ -106,7 +106,7 @@ func (f *serveCmd) drain(s *service, h *httpServer, signals <-chan os.Signal) {
 
 func tell(log *slog.Logger, state string) {
 	if err := flags.Notify(state); err != nil {
-		log.Warn("the manager of this service cannot be told how it is", "state", state, "error", err)
+		log.Warn("the service manager could not be notified of the state", "state", state, "error", err)
 	}
 }
 

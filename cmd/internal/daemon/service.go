@@ -85,10 +85,10 @@ func (f *serviceFlags) open(c *console, log *slog.Logger) (*service, error) {
 		return nil, err
 	}
 	if !named {
-		log.Warn("no store is named (--store, TENURE_STORE): this one is used", "store", s.location.Shown())
+		log.Warn("no store is named (--store, TENURE_STORE): using this one", "store", s.location.Shown())
 	}
 	if s.location.Private() {
-		log.Warn("the store is in memory: its locks and tokens are gone when this process ends, and no replica sees them")
+		log.Warn("the store is in memory: its locks and tokens are lost when this process ends, and replicas do not see them")
 	}
 	if s.store, err = s.location.Open(); err != nil {
 		return nil, flags.Failed(flags.StatusStore, err)
@@ -162,7 +162,7 @@ func (f *serviceFlags) proxies() ([]netip.Prefix, error) {
 		}
 		switch {
 		case err != nil:
-			return nil, flags.Usage("--trusted-proxies %.60q is no network: write 10.0.0.0/8, or the address of a proxy", text)
+			return nil, flags.Usage("--trusted-proxies %.60q is not a network: write 10.0.0.0/8, or the address of a proxy", text)
 		case network.Bits() == 0:
 			return nil, flags.Usage("--trusted-proxies %.60q is everybody, who could then call under any address: name the "+
 				"networks of the proxies", text)
@@ -196,12 +196,12 @@ func (f *serviceFlags) encryption(s *service, log *slog.Logger) (hosts []string,
 	case f.TLSCert != "" && f.PlainHTTP:
 		return nil, flags.Usage("--tls-cert and --plain-http exclude each other")
 	case f.ClientCA != "" && f.TLSCert == "":
-		return nil, flags.Usage("--client-ca needs --tls-cert and --tls-key: certificates are for TLS")
+		return nil, flags.Usage("--client-ca needs --tls-cert and --tls-key: client certificates need TLS")
 	case f.TLSCert == "" && exposed && !f.PlainHTTP:
 		return nil, flags.Usage("--listen %s can be reached from other machines: give --tls-cert and --tls-key, or "+
-			"--plain-http if nobody else can listen on that network", outside)
+			"--plain-http if no one else can listen on that network", outside)
 	case f.TLSCert == "" && exposed:
-		log.Warn("served without encryption: whoever can listen on the network can read tokens, and take locks with them",
+		log.Warn("serving without encryption: anyone who can listen on the network can read tokens, and take locks with them",
 			"listen", outside.String())
 	}
 	if f.TLSCert != "" {
@@ -213,8 +213,8 @@ func (f *serviceFlags) encryption(s *service, log *slog.Logger) (hosts []string,
 		hosts = append(hosts, files.names()...)
 	}
 	if exposed && len(hosts) == 0 {
-		return nil, flags.Usage("--listen %s can be reached from other machines, and no host is named by which they "+
-			"call it: give --allow-host HOST, such as locks.example.com", outside)
+		return nil, flags.Usage("--listen %s can be reached from other machines, but no host name is given that they "+
+			"call it by: give --allow-host HOST, such as locks.example.com", outside)
 	}
 	return hosts, nil
 }
@@ -227,7 +227,7 @@ func (f *serviceFlags) known(all []address, log *slog.Logger) (*server.Principal
 		path = *f.Tokens
 	case exposed:
 		return nil, flags.Usage("--listen %s can be reached from other machines: say who may do what, with --tokens "+
-			"FILE; tenured token makes one", outside)
+			"FILE; tenured token writes such a file", outside)
 	default:
 		own, err := tokenfile.Own()
 		if err != nil {
@@ -236,9 +236,9 @@ func (f *serviceFlags) known(all []address, log *slog.Logger) (*server.Principal
 		path = own
 		made, err := tokenfile.MakeOwn(path)
 		if err != nil {
-			return nil, flags.Usage("the file of the token cannot be made: %w: name one with --tokens", err)
+			return nil, flags.Usage("the token file cannot be made: %w: name one with --tokens", err)
 		}
-		log.Info("the token for this user is in a file; tenured token prints it", "file", path, "made_now", made)
+		log.Info("this user's token is in a file; tenured token prints it", "file", path, "made_now", made)
 	}
 	p, err := server.OpenPrincipals(path, log)
 	if err != nil {
@@ -270,7 +270,7 @@ func (s *service) identify(log *slog.Logger) {
 	defer cancel()
 	id, err := doctor.Identify(ctx, s.store)
 	if err != nil {
-		log.Warn("the store has no identity that can be read or written", "error", flags.OneLine(err))
+		log.Warn("the identity of the store can be neither read nor written", "error", flags.OneLine(err))
 		return
 	}
 	log.Info("store", "identity", id)

@@ -39,14 +39,14 @@ func (f *tokenCmd) Run(c *console) error {
 func (f *tokenCmd) secret() (string, error) {
 	switch {
 	case f.Name != "" && f.Tokens == nil:
-		return "", flags.Usage("no file named for the new token: write --tokens FILE, as tenured is started with")
+		return "", flags.Usage("no file named for the new token: write --tokens FILE, with the file that tenured uses")
 	case f.Name != "" && len(f.Rights) == 0:
 		return "", flags.Usage("no right given for %q: write RIGHT:PREFIX, such as hold:jobs/", f.Name)
 	case f.Name != "":
 		return addToken(*f.Tokens, f.Name, f.Rights)
 	case f.Tokens != nil:
-		return "", flags.Usage("no name given: tenured knows the tokens of a file by their hashes, and cannot print " +
-			"them; write NAME RIGHT:PREFIX to make one")
+		return "", flags.Usage("no name given: a tokens file has only hashes of tokens, so tenured cannot print " +
+			"them; write NAME RIGHT:PREFIX to make a token")
 	}
 	path, err := tokenfile.Own()
 	if err != nil {
@@ -64,7 +64,7 @@ func (f *tokenCmd) secret() (string, error) {
 func addToken(path, name string, rights []string) (secret string, err error) {
 	for _, word := range append([]string{name}, rights...) {
 		if strings.ContainsFunc(word, unicode.IsSpace) || strings.HasPrefix(word, "#") {
-			return "", flags.Usage("%.40q has a space in it, or begins with #, so that it cannot stand in a file of tokens",
+			return "", flags.Usage("%.40q has a space in it, or begins with #, which a tokens file does not allow",
 				word)
 		}
 	}
@@ -80,10 +80,10 @@ func addToken(path, name string, rights []string) (secret string, err error) {
 	}
 	// With the eyes of the server, before anything is written.
 	if _, err := server.ParsePrincipals(line); err != nil {
-		return "", flags.Usage("the line for %q would be bad: %w", name, err)
+		return "", flags.Usage("the line for %q would not be valid: %w", name, err)
 	}
 	if _, err := server.ParsePrincipals(string(before) + line); err != nil {
-		return "", flags.Usage("%s with a line for %q would be bad: %w", path, name, err)
+		return "", flags.Usage("%s with a line for %q would not be valid: %w", path, name, err)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {

@@ -21,11 +21,11 @@ func clocks(drift float64) []driver.Finding {
 	var f []driver.Finding
 	var boot, mono unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil {
-		f = append(f, driver.Warn("clock", "there is no boot clock: %v", err).
-			Advise("suspends are noticed by the wall clock alone"))
+		f = append(f, driver.Warn("clock", "this system has no boot clock: %v", err).
+			Advise("suspends are noticed only by the wall clock"))
 	} else if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono); err == nil {
 		suspended := time.Duration(boot.Nano() - mono.Nano())
-		text := "the boot clock counts suspends; there was none since the machine started"
+		text := "the boot clock counts suspends; none since the machine started"
 		if suspended > 10*time.Millisecond {
 			text = fmt.Sprintf("the boot clock counts suspends: %v since the machine started", shown(suspended))
 		}
@@ -37,7 +37,7 @@ func clocks(drift float64) []driver.Finding {
 	var tx unix.Timex
 	state, err := unix.Adjtimex(&tx)
 	if err != nil {
-		return append(f, driver.OK("clock", "the kernel does not tell how the clock is disciplined: %v", err))
+		return append(f, driver.OK("clock", "the kernel does not report how the clock is adjusted: %v", err))
 	}
 	return append(f, judgeDiscipline(state == timeError || tx.Status&unix.STA_UNSYNC != 0, tx.Freq, tx.Tick, drift))
 }
@@ -49,8 +49,8 @@ func judgeSource(source string) driver.Finding {
 	f := driver.OK("clock", "the clock source is %s", source)
 	switch source {
 	case "jiffies", "refined-jiffies", "pit", "acpi_pm", "hpet":
-		f.Level, f.Advice = driver.LevelWarn, "it is coarse, or slow to read: the kernel may have found the "+
-			"better one unstable, see its log"
+		f.Level, f.Advice = driver.LevelWarn, "it is coarse, or slow to read: the kernel may have found a "+
+			"better one unstable; see its log"
 	}
 	return f
 }
@@ -68,8 +68,8 @@ func judgeDiscipline(unsynced bool, freq, tick int64, drift float64) driver.Find
 	case rate > drift/2:
 		f.Level, f.Advice = driver.LevelWarn, "bound the slew of the time service"
 	case unsynced:
-		f.Level, f.Finding = driver.LevelWarn, f.Finding+"; no time service keeps the wall clock right"
-		f.Advice = "leases are not affected; the times in status and history may be wrong: run chrony or " +
+		f.Level, f.Finding = driver.LevelWarn, f.Finding+"; no time service sets the wall clock"
+		f.Advice = "leases are not affected, but times in status and history may be wrong: run chrony or " +
 			"systemd-timesyncd"
 	}
 	return f

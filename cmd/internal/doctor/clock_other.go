@@ -9,6 +9,6 @@ import "github.com/tenurelock/tenure/driver"
 
 // clocks says what this machine's clocks are good for.
 func clocks(float64) []driver.Finding {
-	return []driver.Finding{driver.OK("clock", "suspends are noticed by the wall clock, which is what there "+
-		"is on this system")}
+	return []driver.Finding{driver.OK("clock", "suspends are noticed by the wall clock, the only "+
+		"means on this system")}
 }

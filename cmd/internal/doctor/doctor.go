@@ -31,7 +31,7 @@ type Patient struct {
 }
 
 // errNoStore says that the store could not be reached at all.
-var errNoStore = errors.New("the store is out of reach")
+var errNoStore = errors.New("the store cannot be reached")
 
 // openPatience is longer than a store waits for a file that is locked.
 const openPatience = 8 * time.Second

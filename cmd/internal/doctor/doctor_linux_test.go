@@ -64,7 +64,7 @@ func TestHealthySQLite(t *testing.T) {
 		t.Errorf("bad %v, %v:\n%s", bad, err, lines)
 	}
 	wantLines(t, lines, "ok lease: lease 1m0s", "ok store: can be read and written", "latency: writes take",
-		"a waiter hears of a release after", "locks.db", "MB are free")
+		"a waiter is notified of a release after", "locks.db", "MB are free")
 	page, err := first.List(t.Context(), driver.OwnPrefix, "")
 	if err != nil || len(page.Records) != 0 {
 		t.Errorf("left behind: %v, %v", page.Records, err)
@@ -91,11 +91,11 @@ func TestSickStores(t *testing.T) {
 		"cannot be written":  {sick(faultstore.OpClaim, lost), "bad store: cannot be written"},
 		"cannot be renewed":  {sick(faultstore.OpHeartbeat, lost), "bad store: a record cannot be renewed"},
 		"cannot be read":     {sick(faultstore.OpGet, lost), "is not read back"},
-		"cannot be watched":  {sick(faultstore.OpWatch, lost), "warn watch: a release cannot be watched for"},
-		"has no watch":       {sick(faultstore.OpWatch, none), "ok watch: this store has none"},
-		"does not tell":      {sick(faultstore.OpHint, lost), "warn watch: a waiter did not hear"},
-		"cannot be cleared":  {sick(faultstore.OpDelete, lost), "could not be deleted again"},
-		"too slow for lease": {sick(faultstore.OpHeartbeat, slow), "this store wants --lease"},
+		"cannot be watched":  {sick(faultstore.OpWatch, lost), "warn watch: the store cannot watch for a release"},
+		"has no watch":       {sick(faultstore.OpWatch, none), "ok watch: this store has no watch"},
+		"does not tell":      {sick(faultstore.OpHint, lost), "warn watch: a waiter was not notified"},
+		"cannot be cleared":  {sick(faultstore.OpDelete, lost), "could not be deleted"},
+		"too slow for lease": {sick(faultstore.OpHeartbeat, slow), "with this store, use --lease"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,7 +129,7 @@ func TestJudgements(t *testing.T) {
 		{judgeSource("tsc"), driver.LevelOK, "tsc"},
 		{judgeSource("jiffies"), driver.LevelWarn, "jiffies"},
 		{judgeDiscipline(false, 0, 10_000, 0.09), driver.LevelOK, "0.0000 %"},
-		{judgeDiscipline(true, 65536*20, 10_000, 0.09), driver.LevelWarn, "no time service keeps"},
+		{judgeDiscipline(true, 65536*20, 10_000, 0.09), driver.LevelWarn, "no time service sets"},
 		{judgeDiscipline(false, 0, 10_800, 0.09), driver.LevelWarn, "8.0000 %"},
 		{judgeDiscipline(false, 0, 9_000, 0.09), driver.LevelBad, "no lease is safe"},
 	} {

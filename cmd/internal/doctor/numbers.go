@@ -20,11 +20,11 @@ func Numbers(o tenure.Options) []driver.Finding {
 	spare := usable - o.HeartbeatPeriod - 2*o.RequestTimeout
 	away := driver.OK("lease", "the store may be away for %v before the lease is lost", shown(spare))
 	if spare < o.HeartbeatPeriod {
-		away.Level, away.Advice = driver.LevelWarn, "a longer lease, or a shorter heartbeat, leaves time for one more"
+		away.Level, away.Advice = driver.LevelWarn, "a longer lease, or a shorter heartbeat period, leaves time for another try"
 	}
 	return []driver.Finding{
-		driver.OK("lease", "lease %v, heartbeat every %v, request timeout %v, grace %v: work is told to "+
-			"stop %v after the last good heartbeat was sent",
+		driver.OK("lease", "lease %v, heartbeat every %v, request timeout %v, grace %v: work is asked to "+
+			"stop %v after the last successful heartbeat was sent",
 			o.LeaseDuration, o.HeartbeatPeriod, o.RequestTimeout, o.Grace, shown(usable)),
 		away,
 		driver.OK("lease", "a crashed holder's lock is free %v after its last heartbeat was seen", o.LeaseDuration),
@@ -72,5 +72,5 @@ func (l latency) judge(f driver.Finding, limit time.Duration, most, slow, remedy
 // judgeWrites compares the latency of writes with the request timeout.
 func judgeWrites(l latency, o tenure.Options) driver.Finding {
 	f := driver.OK("latency", "writes take %v; the request timeout is %v", l, o.RequestTimeout)
-	return l.judge(f, o.RequestTimeout, "most heartbeats would fail", "a slow day would cost leases", "this store wants")
+	return l.judge(f, o.RequestTimeout, "most heartbeats would fail", "slow writes would lose leases", "with this store, use")
 }

@@ -68,7 +68,7 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 		}
 	}
 	if len(unreadable) == 0 {
-		p.Tell(driver.OK("records", "all of %d records can be read", seen))
+		p.Tell(driver.OK("records", "all %d records can be read", seen))
 	} else {
 		var all []string
 		for _, key := range slices.Sorted(maps.Keys(unreadable)) {
@@ -124,7 +124,7 @@ func (p *Patient) sides(all map[string]*sides) {
 		}
 	}
 	if locks > 0 {
-		p.Tell(driver.OK("readers and writers", "%d of these locks, %d processes read", locks, readers))
+		p.Tell(driver.OK("readers and writers", "%d of these locks, %d processes reading", locks, readers))
 	}
 	if len(lost) > 0 {
 		p.Tell(driver.Warn("readers and writers", "the number of slots is not stored: %s", some(lost)).
@@ -162,7 +162,7 @@ func (p *Patient) silent(ctx context.Context, store driver.Store, begun time.Tim
 			if was.State == driver.Alive {
 				what = "session " + driver.SessionID(was.Key)
 			}
-			silent = append(silent, fmt.Sprintf("%s of %q (one each %v)", what, was.Owner, was.Heartbeat))
+			silent = append(silent, fmt.Sprintf("%s of %q (one every %v)", what, was.Owner, was.Heartbeat))
 		}
 	}
 	if len(silent) > 0 {
@@ -191,6 +191,6 @@ func (p *Patient) drift(holders map[float64][]string) {
 	for _, bound := range slices.Sorted(maps.Keys(holders)) {
 		all = append(all, fmt.Sprintf("%g %% (%q)", 100*bound, holders[bound][0]))
 	}
-	p.Tell(driver.Warn("drift", "holders use different bounds on the drift of clocks: %s", strings.Join(all, ", ")).
-		Advise("a holder with a low bound is safe only if all clocks keep it: give all processes one MaxClockDrift"))
+	p.Tell(driver.Warn("drift", "holders use different bounds on clock drift: %s", strings.Join(all, ", ")).
+		Advise("a holder with a low bound is safe only if all clocks stay within it: give all processes the same MaxClockDrift"))
 }

@@ -41,7 +41,7 @@ func TestRecords(t *testing.T) {
 		},
 		{
 			driver.Page{Records: []driver.Record{held("a", 0.09), held("b", 0.001)}},
-			"ok records: all of 2 records can be read\nwarn drift: holders use different bounds on the drift of clocks: " +
+			"ok records: all 2 records can be read\nwarn drift: holders use different bounds on clock drift: " +
 				"0.1 % (\"owner-of-b\"), 9 % (\"owner-of-a\")\n",
 		},
 		{

@@ -41,7 +41,7 @@ type Service struct {
 }
 
 // ErrNoService is returned when the service cannot be reached at all.
-var ErrNoService = errors.New("the service is out of reach")
+var ErrNoService = errors.New("the service cannot be reached")
 
 // protocolVersion is that of the service that this build knows.
 const protocolVersion = "1"
@@ -97,7 +97,7 @@ func (s *Service) dial() error {
 			if strings.Contains(shown, "@") {
 				shown = "…" // it may have a password
 			}
-			return fmt.Errorf("server %.80q is no address of a lock service: write https://HOST, "+
+			return fmt.Errorf("server %.80q is not an address of a lock service: write https://HOST, "+
 				"http://HOST:PORT or unix:PATH", shown)
 		}
 		s.base = u.Scheme + "://" + u.Host
@@ -135,7 +135,7 @@ func (a answer) String() string {
 	if p := a.problem(); p.Type != "" {
 		return fmt.Sprintf("%d %s: %s", a.status, p.Type, p.Detail)
 	}
-	return fmt.Sprintf("%d %s, which is no answer of tenured: %.80q", a.status, http.StatusText(a.status), a.body)
+	return fmt.Sprintf("%d %s, which is not an answer of tenured: %.80q", a.status, http.StatusText(a.status), a.body)
 }
 
 // get asks with the headers; Host is one.
@@ -197,7 +197,7 @@ func newName() string { return rand.Text()[:13] }
 // numbers says what follows from the lease of the service.
 func (s *Service) numbers(lease, heartbeat, usable time.Duration) {
 	s.Tell(driver.OK("lease", "lease %v, heartbeat every %v: a client may act for %v after it sent a "+
-		"heartbeat that was confirmed", lease, heartbeat, shown(usable)))
+		"confirmed heartbeat", lease, heartbeat, shown(usable)))
 	spare := usable - heartbeat
 	f := driver.OK("lease", "the service may be away for %v before a lock is lost", shown(spare))
 	if spare < 2*heartbeat {
@@ -210,8 +210,8 @@ func (s *Service) numbers(lease, heartbeat, usable time.Duration) {
 func judgeHeartbeats(l latency, lease time.Duration) driver.Finding {
 	limit := max(lease/10, leastPatience)
 	f := driver.OK("latency", "heartbeats take %v; a client tries again after %v", l, shown(limit))
-	return l.judge(f, limit, "most would be tried again", "a slow day would cost locks",
-		"see tenure doctor at the server, whose store may be slow, or start tenured with")
+	return l.judge(f, limit, "most heartbeats would be retried", "slow heartbeats would lose locks",
+		"run tenure doctor on the server, whose store may be slow, or start tenured with")
 }
 
 // leastPatience is the least that a client allows for a heartbeat.

@@ -29,7 +29,7 @@ func (s *Service) reach(ctx context.Context) error {
 			Advise("start tenured with --allow-host and the host of this URL"))
 	case a.status != http.StatusOK:
 		s.Tell(driver.Bad("server", "is not healthy: %v", a).
-			Advise("see its log, and whether this is the address of tenured"))
+			Advise("see its log, and check that this is the address of tenured"))
 	default:
 		s.Tell(driver.OK("server", "answers in %v", shown(a.took)))
 	}
@@ -42,14 +42,14 @@ func (s *Service) reach(ctx context.Context) error {
 func (s *Service) unreachable(err error) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "x509"):
-		return "trust the authority that signed its certificate: --ca-file; and call it by a name that is " +
+		return "trust the authority that signed its certificate with --ca-file, and use a host name that is " +
 			"in the certificate"
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
-		return "it does not encrypt: write http://, or start tenured with --tls-cert and --tls-key"
+		return "it does not use TLS: write http://, or start tenured with --tls-cert and --tls-key"
 	case strings.Contains(text, "no such host"):
-		return "see the name in the URL"
+		return "check the host name in the URL"
 	}
-	return "see whether tenured runs, and where it listens: its log says so at the start"
+	return "check that tenured runs, and where it listens: its log shows that at the start"
 }
 
 // soon is how long before its end a certificate is told of.
@@ -58,10 +58,10 @@ const soon = 14 * 24 * time.Hour
 func (s *Service) encrypted(state *tls.ConnectionState) {
 	if state != nil && len(state.PeerCertificates) > 0 {
 		left := time.Until(state.PeerCertificates[0].NotAfter)
-		f := driver.OK("tls", "%s, with a certificate that is good for %d days", tls.VersionName(state.Version),
+		f := driver.OK("tls", "%s, with a certificate that is valid for %d days", tls.VersionName(state.Version),
 			int(left.Hours()/24))
 		if left < soon {
-			f.Level, f.Advice = driver.LevelWarn, "renew it; tenured reads the file again by itself"
+			f.Level, f.Advice = driver.LevelWarn, "renew it; tenured reads the new file without a restart"
 		}
 		s.Tell(f)
 		return
@@ -73,8 +73,8 @@ func (s *Service) encrypted(state *tls.ConnectionState) {
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsLoopback() || u.Hostname() == "localhost" {
 		return
 	}
-	s.Tell(driver.Warn("tls", "there is none: whoever is on the way can read the token, and take locks with it").
-		Advise("use https: --tls-cert and --tls-key of tenured, or a proxy beside it"))
+	s.Tell(driver.Warn("tls", "the connection has no TLS: anyone on the network path can read the token, and take locks with it").
+		Advise("use https: start tenured with --tls-cert and --tls-key, or put a proxy in front of it"))
 }
 
 // skewed is how far apart two wall clocks may be before it is told.
@@ -88,20 +88,20 @@ func (s *Service) dated(a answer) {
 	}
 	apart := time.Since(there).Abs()
 	if apart > skewed {
-		s.Tell(driver.Warn("clock", "the clock of the server is %v away from the one here", apart.Round(time.Second)).
-			Advise("no lease depends on it; times in status and history do: run a time service on both"))
+		s.Tell(driver.Warn("clock", "the server's clock differs from this machine's by %v", apart.Round(time.Second)).
+			Advise("leases do not depend on it, but times in status and history do: run a time service on both"))
 	}
 }
 
 func (s *Service) ready(ctx context.Context) {
 	switch a, err := s.get(ctx, "/readyz", nil); {
 	case err != nil:
-		s.Tell(driver.Bad("ready", "no answer: %v", err).Advise("ask again"))
+		s.Tell(driver.Bad("ready", "no answer: %v", err).Advise("try again"))
 	case a.status == http.StatusOK:
 		s.Tell(driver.OK("ready", "its store answers"))
 	default:
-		s.Tell(driver.Bad("ready", "it is not: %v", a).
-			Advise("see its log: its store cannot be used, or it is shutting down"))
+		s.Tell(driver.Bad("ready", "it is not ready: %v", a).
+			Advise("see its log: it cannot use its store, or it is shutting down"))
 	}
 }
 
@@ -113,10 +113,10 @@ func (s *Service) version(ctx context.Context) {
 	}
 	switch version := document.Info.Version; {
 	case err != nil || version == "":
-		s.Tell(driver.Bad("version", "the document of its protocol cannot be read").
-			Advise("see whether this is the address of tenured"))
+		s.Tell(driver.Bad("version", "its /openapi.json cannot be read").
+			Advise("check that this is the address of tenured"))
 	case version != protocolVersion:
-		s.Tell(driver.Warn("version", "it has version %.20s of the protocol, this program %s", version, protocolVersion).
+		s.Tell(driver.Warn("version", "it has version %.20s of the protocol, this program has %s", version, protocolVersion).
 			Advise("update the older one"))
 	default:
 		s.Tell(driver.OK("version", "version %s of the protocol", version))
@@ -132,13 +132,13 @@ func (s *Service) host(ctx context.Context) {
 	a, err := s.get(ctx, "/v1/locks?limit=1", map[string]string{"Host": "tenure-doctor.invalid"})
 	switch {
 	case err != nil:
-		s.Tell(driver.Warn("host", "a call with another Host got no answer: %v", err).Advise("ask again"))
+		s.Tell(driver.Warn("host", "a call with a wrong Host header got no answer: %v", err).Advise("try again"))
 	case a.problem().Type == "misdirected" || a.problem().Type == "" && a.status/100 == 4: // the latter: a proxy's
-		s.Tell(driver.OK("host", "a call with another Host is refused"))
+		s.Tell(driver.OK("host", "a call with a wrong Host header is refused"))
 	default:
-		s.Tell(driver.Warn("host", "a call with another Host is not refused for that").
-			Advise("leave out --allow-host '*'; if a proxy is between, have it refuse hosts that it does " +
-				"not know, and pass the Host on"))
+		s.Tell(driver.Warn("host", "a call with a wrong Host header is not refused").
+			Advise("leave out --allow-host '*'; if there is a proxy, have it refuse unknown hosts " +
+				"and pass the Host header on"))
 	}
 }
 
@@ -147,34 +147,34 @@ func (s *Service) open(ctx context.Context) {
 	a, err := s.get(ctx, "/v1/locks?limit=1", nil)
 	switch {
 	case err != nil:
-		s.Tell(driver.Bad("token", "a call without one got no answer: %v", err).Advise("ask again"))
+		s.Tell(driver.Bad("token", "a call without a token got no answer: %v", err).Advise("try again"))
 	case a.status == http.StatusUnauthorized:
-		s.Tell(driver.OK("token", "a call without one is refused"))
+		s.Tell(driver.OK("token", "a call without a token is refused"))
 	default:
-		s.Tell(driver.Bad("token", "a call without one is not refused as such: %v", a).
-			Advise("see whether a proxy adds one: then whoever reaches the proxy may take locks"))
+		s.Tell(driver.Bad("token", "a call without a token is not refused as unauthenticated: %v", a).
+			Advise("check whether a proxy adds a token: then anyone who reaches the proxy may take locks"))
 	}
 }
 
 // known asks whether the token is known.
 func (s *Service) known(ctx context.Context) bool {
 	if s.Token == "" && s.TLS == nil {
-		s.Tell(driver.Warn("token", "none was given, so that no lock is tried").Advise("write --token-file FILE"))
+		s.Tell(driver.Warn("token", "no token was given, so no lock was tried").Advise("write --token-file FILE"))
 		return false
 	}
 	a, err := s.get(ctx, "/v1/locks?limit=1", s.credentials())
 	switch {
 	case err != nil:
-		s.Tell(driver.Bad("token", "a call with it got no answer: %v", err).Advise("ask again"))
+		s.Tell(driver.Bad("token", "a call with the token got no answer: %v", err).Advise("try again"))
 		return false
 	case a.status == http.StatusUnauthorized:
-		s.Tell(driver.Bad("token", "it is not known: %v", a).
-			Advise("add a line for it to the file of --tokens; tenured token makes one"))
+		s.Tell(driver.Bad("token", "the token is not known: %v", a).
+			Advise("add a line for it to the file of --tokens; tenured token makes such a line"))
 		return false
 	case a.status == http.StatusForbidden || a.status == http.StatusOK:
-		s.Tell(driver.OK("token", "it is known"))
+		s.Tell(driver.OK("token", "the token is known"))
 		return true
 	}
-	s.Tell(driver.Bad("token", "a call with it failed: %v", a).Advise("see the log of tenured"))
+	s.Tell(driver.Bad("token", "a call with the token failed: %v", a).Advise("see the log of tenured"))
 	return false
 }

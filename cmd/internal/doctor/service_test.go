@@ -83,11 +83,11 @@ func TestServiceThatIsWell(t *testing.T) {
 		t.Error("it is bad")
 	}
 	wants(t, lines, "ok server: answers", "ok ready: its store answers", "ok version: version 1",
-		"ok host: a call with another Host is refused",
-		"ok token: a call without one is refused", "ok token: it is known",
+		"ok host: a call with a wrong Host header is refused",
+		"ok token: a call without a token is refused", "ok token: it is known",
 		`ok hold: the token may hold "doctor": "doctor:doctor-trial" was granted`, "ok latency: heartbeats take",
 		"ok lease: lease 15s, heartbeat every 3s", "ok lease: the service may be away for 7.6",
-		"ok ask: a holder is told", `ok release: "doctor:doctor-trial" was released again, and nothing is left of it`)
+		"ok ask: a holder gets a request", `ok release: "doctor:doctor-trial" was released, and its record was deleted`)
 	left := httptest.NewRecorder()
 	list := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/v1/locks", nil)
 	list.Header.Set("Authorization", "Bearer 5kzAq8Wn3RtALL7y")
@@ -115,7 +115,7 @@ func TestServiceByRights(t *testing.T) {
 		t.Error("an unknown token is not bad")
 	}
 	none, bad := examine(t, s, "")
-	wants(t, none, "warn token: none was given")
+	wants(t, none, "warn token: no token was given")
 	if bad {
 		t.Error("to try no lock is bad")
 	}
@@ -123,7 +123,7 @@ func TestServiceByRights(t *testing.T) {
 
 func TestServiceThatIsOpen(t *testing.T) {
 	lines, bad := examine(t, newService(t, server.Options{Hosts: []string{"*"}}), "5kzAq8Wn3RtALL7y")
-	wants(t, lines, "warn host: a call with another Host is not refused")
+	wants(t, lines, "warn host: a call with a wrong Host header is not refused")
 	if bad {
 		t.Error("it is bad")
 	}
@@ -132,7 +132,7 @@ func TestServiceThatIsOpen(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer 5kzAq8Wn3RtALL7y") // as some proxy might
 		s.ServeHTTP(w, r)
 	}), "5kzAq8Wn3RtALL7y")
-	wants(t, lines, "bad token: a call without one is not refused as such")
+	wants(t, lines, "bad token: a call without a token is not refused as unauthenticated")
 	if !bad {
 		t.Error("it is not bad that a proxy has a token for everybody")
 	}
@@ -142,7 +142,7 @@ func TestServiceThatIsNone(t *testing.T) {
 	lines, bad := examine(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("<html>Welcome</html>"))
 	}), "5kzAq8Wn3RtALL7y")
-	wants(t, lines, "bad version:", "bad token: a call without one is not refused as such: 200 OK, which is no "+
+	wants(t, lines, "bad version:", "bad token: a call without a token is not refused as unauthenticated: 200 OK, which is not an "+
 		"answer of tenured")
 	if !bad {
 		t.Error("it is not bad")
@@ -209,7 +209,7 @@ func TestServiceOutOfReach(t *testing.T) {
 	} {
 		_, err := doctor.ExamineService(t.Context(), doctor.Service{URL: url, Lock: "doctor", Tell: func(driver.Finding) {}})
 		if err == nil || errors.Is(err, doctor.ErrNoService) ||
-			!strings.Contains(err.Error(), "no address of a lock service") {
+			!strings.Contains(err.Error(), "not an address of a lock service") {
 			t.Errorf("%q: %v", url, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {

@@ -75,13 +75,13 @@ func (s *Service) acquire(ctx context.Context) (g grant, ok bool) {
 	a, err := s.post(ctx, "/v1/acquire", map[string]any{"name": g.name, "owner": "tenure doctor " + newName()})
 	switch {
 	case err != nil:
-		s.Tell(driver.Bad("hold", "an acquire got no answer: %v", err).Advise("ask again"))
+		s.Tell(driver.Bad("hold", "an acquire got no answer: %v", err).Advise("try again"))
 	case a.status == http.StatusForbidden:
-		s.Tell(driver.Warn("hold", "the token may not hold %q, so that no heartbeat is measured", s.Lock).
-			Advise("name a lock with --lock that it may hold"))
+		s.Tell(driver.Warn("hold", "the token may not hold %q, so no heartbeat was measured", s.Lock).
+			Advise("name a lock that it may hold with --lock"))
 	case a.status == http.StatusConflict:
-		s.Tell(driver.Warn("hold", "%q is held, so that no heartbeat is measured: %s", g.name, a.String()).
-			Advise("another doctor is at work: try again, or name another lock with --lock"))
+		s.Tell(driver.Warn("hold", "%q is held, so no heartbeat was measured: %s", g.name, a.String()).
+			Advise("another doctor is running: try again, or name another lock with --lock"))
 	case a.status != http.StatusOK || json.Unmarshal(a.body, &g) != nil:
 		s.Tell(driver.Bad("hold", "an acquire failed: %v", a).
 			Advise("see the log of tenured, and tenure doctor on its store"))
@@ -106,7 +106,7 @@ func (s *Service) ask(ctx context.Context, g grant, last string) string {
 	answered := make(chan func(), 1)
 	go func() {
 		a, err := s.post(ctx, "/v1/requests", map[string]any{
-			"name": g.name, "kind": stepDown, "reason": "tenure doctor tries it", "wait_ms": askPatience.Milliseconds(),
+			"name": g.name, "kind": stepDown, "reason": "tenure doctor tests it", "wait_ms": askPatience.Milliseconds(),
 		})
 		answered <- func() { s.unasked(a, err) }
 	}()
@@ -121,12 +121,12 @@ func (s *Service) ask(ctx context.Context, g grant, last string) string {
 		var got renewal
 		if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &got) != nil {
 			s.Tell(driver.Bad("ask", "a heartbeat after a request failed: %s", told(a, err)).
-				Advise("see the log of tenured, and whether all replicas use one store"))
+				Advise("see the log of tenured, and check that all replicas use the same store"))
 			return last
 		}
 		last = next
 		if got.Asked != nil && got.Asked.Kind == stepDown {
-			s.Tell(driver.OK("ask", "a holder is told of a request with its next heartbeat"))
+			s.Tell(driver.OK("ask", "a holder gets a request with its next heartbeat"))
 			return last
 		}
 	}
@@ -138,8 +138,8 @@ func (s *Service) unasked(a answer, err error) {
 	case err == nil && a.status == http.StatusForbidden:
 		s.Tell(driver.OK("ask", "the token may not ask the holder of %q to step down", s.Lock))
 	case err == nil && a.status == http.StatusGatewayTimeout:
-		s.Tell(driver.Bad("ask", "a holder was not told of a request by its heartbeats").
-			Advise("see whether all replicas use one store"))
+		s.Tell(driver.Bad("ask", "a holder did not get a request with its heartbeats").
+			Advise("check that all replicas use the same store"))
 	default:
 		s.Tell(driver.Bad("ask", "a request failed: %s", told(a, err)).Advise("see the log of tenured"))
 	}
@@ -152,12 +152,12 @@ func (s *Service) release(ctx context.Context, g grant, after string) {
 			Advise("it is free within %v", millis(g.Lease)))
 		return
 	}
-	f := driver.OK("release", "%q was released again", g.name)
+	f := driver.OK("release", "%q was released", g.name)
 	switch a, err := s.get(ctx, "/v1/status?name="+url.QueryEscape(g.name), s.credentials()); {
 	case err == nil && a.status == http.StatusNotFound:
-		f.Finding += ", and nothing is left of it"
+		f.Finding += ", and its record was deleted"
 	case err == nil && a.status == http.StatusOK:
-		f.Finding += "; its record stays, until the doctor comes again"
+		f.Finding += "; its record stays until the doctor runs again"
 	}
 	s.Tell(f)
 }

@@ -47,7 +47,7 @@ func (p *Patient) try(ctx context.Context, store driver.Store) error {
 	}
 	defer func() {
 		if left := store.Delete(context.WithoutCancel(ctx), rec); left != nil {
-			p.Tell(driver.Warn("store", "the record %q could not be deleted again: %v", rec.Key, left).Advise("it does no harm"))
+			p.Tell(driver.Warn("store", "the record %q could not be deleted: %v", rec.Key, left).Advise("it does no harm"))
 		}
 	}()
 	var writes, reads []time.Duration
@@ -71,14 +71,14 @@ func (p *Patient) try(ctx context.Context, store driver.Store) error {
 		sent = time.Now()
 		seen, err := store.Get(ctx, rec.Key, driver.Strong)
 		if err != nil || seen.Version != rec.Version {
-			p.Tell(driver.Bad("store", "a record that was written is not read back: version %q, %v", seen.Version, err).
+			p.Tell(driver.Bad("store", "a record was written, but reading it back gave version %q, %v", seen.Version, err).
 				Advise("do not use this store"))
 			return errors.Join(errors.New("not read back"), err)
 		}
 		reads = append(reads, time.Since(sent))
 	}
 	if len(writes) == 0 {
-		p.Tell(driver.Bad("store", "no heartbeat came through: %v", refused).Advise("fix that first"))
+		p.Tell(driver.Bad("store", "no heartbeat succeeded: %v", refused).Advise("fix that first"))
 		return nil
 	}
 	p.Tell(driver.OK("store", "can be read and written"))
@@ -100,12 +100,12 @@ func (p *Patient) identity(ctx context.Context, store driver.Store) {
 	}
 	switch {
 	case err != nil:
-		p.Tell(driver.Warn("identity", "that of %s cannot be read: %v", shown, err).
-			Advise("hosts cannot compare whether they use one store"))
+		p.Tell(driver.Warn("identity", "the identity of %s cannot be read: %v", shown, err).
+			Advise("hosts cannot check whether they use the same store"))
 	case id == NoIdentity:
-		p.Tell(driver.OK("identity", "%s has %s: the first command that takes a lock writes it", shown, id))
+		p.Tell(driver.OK("identity", "%s has %s: the first command that takes a lock creates it", shown, id))
 	default:
-		p.Tell(driver.OK("identity", "%s of %s: hosts that exclude each other show the same", id, shown))
+		p.Tell(driver.OK("identity", "%s of %s: hosts that exclude each other show the same identity", id, shown))
 	}
 }
 
@@ -115,13 +115,13 @@ func (p *Patient) looks(ctx context.Context, store driver.Store, key string) {
 	for range samples {
 		sent := time.Now()
 		if _, err := store.Get(ctx, key, driver.Eventual); err != nil && !errors.Is(err, driver.ErrNotFound) {
-			p.Tell(driver.Warn("latency", "a read that may be behind failed: %v", err).
-				Advise("waiters poll in this way: try again"))
+			p.Tell(driver.Warn("latency", "an eventually consistent read failed: %v", err).
+				Advise("waiters poll with such reads: try again"))
 			return
 		}
 		looks = append(looks, time.Since(sent))
 	}
-	p.Tell(driver.OK("latency", "a waiter's reads take %v; it makes one every %v", measure(looks),
+	p.Tell(driver.OK("latency", "a waiter's reads take %v; it polls every %v", measure(looks),
 		p.Options.RefreshPeriod))
 }
 
@@ -147,11 +147,11 @@ func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Recor
 		}
 	})
 	if errors.Is(err, errors.ErrUnsupported) {
-		p.Tell(driver.OK("watch", "this store has none: a waiter sees a release within %v", p.Options.RefreshPeriod))
+		p.Tell(driver.OK("watch", "this store has no watch: a waiter sees a release within %v", p.Options.RefreshPeriod))
 		return rec
 	}
 	if err != nil {
-		p.Tell(driver.Warn("watch", "a release cannot be watched for: %v", err).Advise("waiters poll instead"))
+		p.Tell(driver.Warn("watch", "the store cannot watch for a release: %v", err).Advise("waiters poll instead"))
 		return rec
 	}
 	defer stop()
@@ -165,10 +165,10 @@ func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Recor
 	}
 	select {
 	case <-hinted:
-		p.Tell(driver.OK("watch", "a waiter hears of a release after %v", shown(time.Since(sent))))
+		p.Tell(driver.OK("watch", "a waiter is notified of a release after %v", shown(time.Since(sent))))
 	case <-time.After(hintPatience):
-		p.Tell(driver.Warn("watch", "a waiter did not hear of a release within %v", hintPatience).
-			Advise("looks find it, every %v; see whether the -notify file beside the database can be "+
+		p.Tell(driver.Warn("watch", "a waiter was not notified of a release within %v", hintPatience).
+			Advise("polls find it, every %v; check whether the -notify file beside the database can be "+
 				"written", p.Options.RefreshPeriod))
 	}
 	return now

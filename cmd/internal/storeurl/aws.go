@@ -35,7 +35,7 @@ func account(more ...parameter) []parameter {
 	return append([]parameter{
 		{name: "region", read: func(_ *place, value string) (string, error) {
 			if !regionName().MatchString(value) {
-				return "", fmt.Errorf("region=%.40s is no name of a region: write one such as eu-central-1", shown(value))
+				return "", fmt.Errorf("region=%.40s is not a region: write one such as eu-central-1", shown(value))
 			}
 			return value, nil
 		}},
@@ -49,9 +49,9 @@ func readEndpoint(text string) (string, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return "", errors.New("endpoint= is no address of a server: " + write)
+		return "", errors.New("endpoint= is not the address of a server: " + write)
 	case u.User != nil:
-		return "", errors.New("endpoint= has a user or a password: leave it out, " + write)
+		return "", errors.New("endpoint= has a user or a password: leave them out, " + write)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return "", errors.New(`endpoint= ends with a "?" or "#" of its own: ` + write)
 	}
@@ -65,10 +65,10 @@ func (p *place) readAWSName(what, authority, path string) error {
 	case authority == "":
 		return fmt.Errorf("the %s is missing: %s", what, p.write)
 	case strings.Contains(authority+path, "@"):
-		return errors.New("a user or a password stands in it: credentials come from AWS_PROFILE, " +
+		return errors.New("it contains a user or a password: credentials come from AWS_PROFILE, " +
 			"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the machine's role; " + p.write)
 	case strings.HasPrefix(authority, "localhost"), strings.Contains(authority, ":"):
-		return fmt.Errorf("a host or a port stands where the %s's name belongs: %s&endpoint=http://HOST:PORT", what, p.write)
+		return fmt.Errorf("a host or a port is in the place of the %s's name: %s&endpoint=http://HOST:PORT", what, p.write)
 	}
 	p.name = authority
 	return nil
@@ -111,7 +111,7 @@ func awsClient[C any](ctx context.Context, p *place, makes func(aws.Config) (C, 
 	cfg, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		if missing := (config.SharedConfigProfileNotExistError{}); errors.As(err, &missing) {
-			return client, fmt.Errorf("there is no profile %q; see profile= in the URL, AWS_PROFILE, and ~/.aws/config",
+			return client, fmt.Errorf("profile %q does not exist; see profile= in the URL, AWS_PROFILE, and ~/.aws/config",
 				missing.Profile)
 		}
 		return client, fmt.Errorf("the configuration for AWS cannot be read; see ~/.aws/config, and the AWS_... variables: %w",
@@ -181,16 +181,16 @@ func dynamodb() *engine {
 		scheme: "dynamodb", usage: "dynamodb://TABLE?region=REGION", write: "write dynamodb://TABLE?region=REGION",
 		begin: func(p *place, table, path string) error {
 			if arn := tableARN().FindStringSubmatch(table + path); arn != nil {
-				return fmt.Errorf("an ARN stands where the table's name belongs: write dynamodb://%s?region=%s", arn[2], arn[1])
+				return fmt.Errorf("an ARN is in the place of the table's name: write dynamodb://%s?region=%s", arn[2], arn[1])
 			}
 			err := p.readAWSName("table", table, path)
 			switch {
 			case err != nil:
 				return err
 			case path != "":
-				return errors.New("a path follows the table's name: leave it out, and " + p.write)
+				return errors.New("a path follows the table's name: leave it out; " + p.write)
 			case len(table) < 3 || len(table) > 255 || !tableName().MatchString(table):
-				return fmt.Errorf("table name %.40q: it must have 3 to 255 letters, digits, and signs of _ . -", table)
+				return fmt.Errorf("table name %.40q: it must have 3 to 255 letters, digits, and the characters _ . -", table)
 			}
 			return nil
 		},
@@ -204,7 +204,7 @@ func dynamodb() *engine {
 		check: func(p *place) error {
 			if (p.values["sort-key"] == "") != (p.values["sort-value"] == "") {
 				return errors.New("sort-key= and sort-value= go together: the name of the table's sort key, " +
-					"and the value that the locks of this store have there")
+					"and its value for the locks of this store")
 			}
 			return nil
 		},
@@ -215,7 +215,7 @@ func dynamodb() *engine {
 func readDialect(_ *place, value string) (string, error) {
 	if _, err := dynamostore.ParseDialect(value); err != nil {
 		return "", errors.New("dialect= is neither java nor dynamolock: leave it out, " +
-			"or write that of the other lock client of this table")
+			"or write the dialect of the other lock client of this table")
 	}
 	return value, nil
 }

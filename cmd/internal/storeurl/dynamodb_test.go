@@ -113,7 +113,7 @@ aws_secret_access_key = x
 	check("profile of the URL", local+"&profile=other", "of-other")
 	check("profile of the URL, remote", remote+"&profile=other", "of-other")
 	_, _, err := connected(t, local+"&profile=nix")
-	if err == nil || !strings.Contains(err.Error(), `there is no profile "nix"`) {
+	if err == nil || !strings.Contains(err.Error(), `profile "nix" does not exist`) {
 		t.Errorf("unknown profile: %v", err)
 	}
 	if _, region, err := connected(t, "dynamodb://locks?profile=other"); err != nil || region != "us-west-2" {

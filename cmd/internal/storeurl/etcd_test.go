@@ -23,7 +23,7 @@ func TestEtcdTellsOfARefusedCertificate(t *testing.T) {
 		_ = store.Close()
 		t.Fatal("it was opened")
 	}
-	for _, part := range []string{"its certificate is not good for this client", "unknown authority"} {
+	for _, part := range []string{"this client does not accept its certificate", "unknown authority"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in %v", part, err)
 		}

@@ -49,10 +49,10 @@ func kubernetes() *engine {
 			{name: "kubeconfig", read: func(_ *place, value string) (string, error) {
 				switch {
 				case strings.HasPrefix(value, "~"):
-					return "", errors.New(`kubeconfig= begins with a "~", which no shell has replaced there: ` +
+					return "", errors.New(`kubeconfig= begins with a "~", which the shell did not replace there: ` +
 						`write the whole path, or $HOME for a shell`)
 				case unexpanded().MatchString(value):
-					return "", errors.New(`kubeconfig= begins with a "$", for which nobody has put in the value: ` +
+					return "", errors.New(`kubeconfig= begins with a "$", which the shell did not replace: ` +
 						`write the whole path`)
 				}
 				return filepath.Abs(value)
@@ -87,17 +87,17 @@ func kubernetes() *engine {
 func beginKubernetes(p *place, namespace, path string) error {
 	switch {
 	case strings.Contains(namespace+path, "@"):
-		return errors.New("a user or a password stands in it: credentials come from a kubeconfig, " +
+		return errors.New("it contains a user or a password: credentials come from a kubeconfig, " +
 			"or from the pod's service account; " + p.write)
 	case strings.Contains(namespace+path, ":"):
-		return errors.New("a host or a port stands where the namespace belongs: " +
+		return errors.New("a host or a port is in the place of the namespace: " +
 			"the address of the API server comes from a kubeconfig; " + p.write)
 	case path != "":
-		return errors.New("a path follows the namespace: write prefix= for what the names of the Leases begin with; " +
+		return errors.New("a path follows the namespace: write prefix= for the beginning of the names of the Leases; " +
 			p.write)
 	case namespace != "" && !isNamespace(namespace):
 		return fmt.Errorf("namespace %.40q: it must have at most 63 lower-case letters, digits and dashes, "+
-			"and no dash at an end", shown(namespace))
+			"with no dash at either end", shown(namespace))
 	}
 	p.name = namespace
 	return nil
@@ -141,14 +141,14 @@ func (p *place) kubernetesConfig() (*rest.Config, error) {
 	}
 	if p.name == "" {
 		if !isNamespace(namespace) {
-			return nil, driver.Permanent(errors.New("kubernetes: the namespace of the kubeconfig's context is none: " +
+			return nil, driver.Permanent(errors.New("kubernetes: the namespace of the kubeconfig's context is not valid: " +
 				"it must have at most 63 lower-case letters, digits and dashes"))
 		}
 		p.name = namespace
 	}
 	if plugin := config.ExecProvider; plugin != nil {
 		// The terminal is the command's.
-		plugin.StdinUnavailable, plugin.StdinUnavailableMessage = true, "log in before, or use other credentials"
+		plugin.StdinUnavailable, plugin.StdinUnavailableMessage = true, "log in first, or use other credentials"
 	}
 	return config, nil
 }
@@ -194,15 +194,15 @@ func briefKubernetes(err error, config *rest.Config) error {
 	certificate := (*tls.CertificateVerificationError)(nil)
 	switch why := sent.Err.Error(); {
 	case errors.As(err, &certificate):
-		text += " shows a certificate that is not to be trusted: " +
-			"see the cluster's certificate-authority in the kubeconfig: " + certificate.Err.Error()
+		text += " has a certificate that is not trusted: " +
+			"check the cluster's certificate-authority in the kubeconfig: " + certificate.Err.Error()
 	case strings.HasPrefix(why, "getting credentials: "):
 		why, _, _ = strings.Cut(strings.TrimPrefix(why, "getting credentials: "), "\n")
-		text = "kubernetes: there are no credentials: see the user's exec in the kubeconfig: " + why
+		text = "kubernetes: no credentials: check the user's exec in the kubeconfig: " + why
 	case errors.Is(err, context.DeadlineExceeded):
-		text += fmt.Sprintf(" gives no answer within %v: see that it runs, and that the address is right", openPatience)
+		text += fmt.Sprintf(" does not answer within %v: check that it runs, and that the address is right", openPatience)
 	default:
-		text += " cannot be reached: see that it runs, and that the address in the kubeconfig is right: " + why
+		text += " cannot be reached: check that it runs, and that the address in the kubeconfig is right: " + why
 	}
 	return &briefError{text, err}
 }

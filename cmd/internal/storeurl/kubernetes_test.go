@@ -74,7 +74,7 @@ func TestKubernetesIsPinned(t *testing.T) {
 	}
 	t.Setenv("KUBECONFIG", "config")
 	for url, want := range map[string]string{
-		"kubernetes:?context=bad":        "the namespace of the kubeconfig's context is none",
+		"kubernetes:?context=bad":        "the namespace of the kubeconfig's context is not valid",
 		"kubernetes:?context=three":      `there is no context "three"`,
 		"kubernetes:?kubeconfig=nowhere": "there is no such kubeconfig",
 	} {
@@ -112,7 +112,7 @@ func TestKubernetesPluginHangs(t *testing.T) {
 	}()
 	select {
 	case err := <-opened:
-		want := "kubernetes: there are no credentials: see the user's exec in the kubeconfig: the exec plugin \"" + plugin +
+		want := "kubernetes: no credentials: check the user's exec in the kubeconfig: the exec plugin \"" + plugin +
 			"\" has not ended: context deadline exceeded"
 		if err == nil || err.Error() != want {
 			t.Errorf("%v; want %q", err, want)

@@ -34,7 +34,7 @@ func postgres() *engine {
 		}},
 		parameter{name: "commit", preset: string(pgstore.CommitOn), read: func(_ *place, value string) (string, error) {
 			if commit := pgstore.Commit(value); commit != pgstore.CommitOn && commit != pgstore.CommitRemoteApply {
-				return "", fmt.Errorf("commit= is neither %s nor %s: a write that is answered before it is safe could be lost, "+
+				return "", fmt.Errorf("commit= is neither %s nor %s: a write that is confirmed before it is safe could be lost, "+
 					"and its token given twice", pgstore.CommitOn, pgstore.CommitRemoteApply)
 			}
 			return value, nil
@@ -81,7 +81,7 @@ func once(name string, of func(*place) *string) parameter {
 	return parameter{name: name, read: func(p *place, value string) (string, error) {
 		to := of(p)
 		if *to != "" {
-			return "", fmt.Errorf("there are two %ss: leave out that before the hosts, or %s=", name, name)
+			return "", fmt.Errorf("there are two %ss: leave out either the one before the hosts, or %s=", name, name)
 		}
 		*to = value
 		return "", nil
@@ -102,7 +102,7 @@ func beginPostgres(p *place, authority, path string) error {
 	if p.path, err = unescape(strings.TrimPrefix(path, "/")); err != nil {
 		return errors.New(`the database cannot be read: write %25 for "%"`)
 	}
-	return invisible("the path behind the host", p.path)
+	return invisible("the path after the host", p.path)
 }
 
 func readListen(_ *place, where string) (string, error) {
@@ -125,7 +125,7 @@ func listenerAt(where string) (place, error) {
 	var own []parameter
 	for _, name := range ownParameters {
 		own = append(own, parameter{name: name, read: func(*place, string) (string, error) {
-			return "", errors.New("these parameters of the store itself stand behind the URL alone: " +
+			return "", errors.New("these parameters of the store belong only at the end of the whole URL: " +
 				strings.Join(ownParameters, ", "))
 		}})
 	}
@@ -261,9 +261,9 @@ func briefPostgres(err error) error {
 		switch {
 		case errors.As(err, &answered):
 		case strings.Contains(why, "tls error: "):
-			before += "no encrypted connection: see sslmode= in the URL, and the server's certificate: "
+			before += "no encrypted connection: check sslmode= in the URL, and the server's certificate: "
 		default:
-			before += "no server can be reached: see that it runs, and that the address is right: "
+			before += "no server can be reached: check that it runs, and that the address is right: "
 		}
 		text = before + why
 	}

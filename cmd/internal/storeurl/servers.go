@@ -49,7 +49,7 @@ func (p *place) readServers(authority string) (err error) {
 		p.user, err = unescape(user)
 		p.password, err2 = unescape(password)
 		if err != nil || err2 != nil || user == "" || has && password == "" {
-			return errors.New(`what stands before "@" is no USER, and no USER:PASSWORD with signs such as ` +
+			return errors.New(`the text before "@" is neither USER nor USER:PASSWORD with characters such as ` +
 				`"/", "?", "@" and "%" written as %2F, %3F, %40 and %25`)
 		}
 	}
@@ -77,7 +77,7 @@ func readServer(text string) (h server, err error) {
 		}
 		h.port = port
 	case strings.Count(text, ":") > 1:
-		return h, errors.New("a host has more than one colon: an IPv6 address stands in brackets, as [2001:db8::1]")
+		return h, errors.New("a host has more than one colon: put an IPv6 address in brackets, as [2001:db8::1]")
 	default:
 		h.name, h.port, _ = strings.Cut(text, ":")
 		if h.name, err = unescape(h.name); err != nil || strings.ContainsAny(h.name, " ,?%@\t\n") {
@@ -85,7 +85,7 @@ func readServer(text string) (h server, err error) {
 		}
 	}
 	if n, err := strconv.ParseUint(h.port, 10, 16); h.port != "" && (err != nil || n == 0) {
-		return h, errors.New("what stands behind a host is no port from 1 to 65535")
+		return h, errors.New("the text after a host is not a port from 1 to 65535")
 	}
 	return h, nil
 }
@@ -131,9 +131,9 @@ func (p *place) firstHost() string {
 func checkPasswords(p *place) error {
 	switch file := p.values["password_file"]; {
 	case file != "" && p.user == "":
-		return errors.New("password_file= is there, and no user: write USER@ before the hosts")
+		return errors.New("password_file= needs a user: write USER@ before the hosts")
 	case file != "" && p.password != "":
-		return errors.New("there are two passwords: leave out that in the URL, or password_file=")
+		return errors.New("there are two passwords: leave out either the one in the URL, or password_file=")
 	}
 	return nil
 }
@@ -229,12 +229,12 @@ func (p *place) reachable(ctx context.Context, config *tls.Config) error {
 		refused = refused || errors.As(err, new(*tls.CertificateVerificationError))
 		first = errors.Join(first, err)
 	}
-	what, see := "none of the hosts can be reached", "see that the engine runs, and that the addresses are right"
+	what, see := "none of the hosts can be reached", "check that the engine runs, and that the addresses are right"
 	if len(p.hosts) == 1 {
-		what, see = p.addresses()[0]+" cannot be reached", "see that the engine runs, and that the address is right"
+		what, see = p.addresses()[0]+" cannot be reached", "check that the engine runs, and that the address is right"
 	}
 	if refused {
-		see = "its certificate is not good for this client"
+		see = "this client does not accept its certificate"
 	}
 	return fmt.Errorf("%s: %s: %w", what, see, first)
 }
@@ -273,7 +273,7 @@ func (p *place) encryption() (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, driver.Permanent(fmt.Errorf("ca=%s has no certificate in the form of PEM", ca))
+			return nil, driver.Permanent(fmt.Errorf("ca=%s contains no certificate in PEM format", ca))
 		}
 	}
 	if cert != "" {
@@ -379,7 +379,7 @@ func zookeeper() *engine {
 		d, err := time.ParseDuration(value)
 		switch {
 		case err != nil:
-			return "", fmt.Errorf("session=%.20s is no duration: write one such as 10s", shown(value))
+			return "", fmt.Errorf("session=%.20s is not a duration: write one such as 10s", shown(value))
 		case d == 0:
 			return "", nil
 		}

@@ -106,8 +106,8 @@ func Parse(url string) (Location, error) {
 		return e.scheme == name || e.scheme == "postgres" && name == "postgresql"
 	})
 	if pkg := inPrograms[name]; pkg != "" {
-		return Location{}, fmt.Errorf("store scheme %q is for programs alone: package %s keeps locks there, "+
-			"and this command does not have it; write %s", name, pkg, usage())
+		return Location{}, fmt.Errorf("store scheme %q is only for programs: package %s keeps locks there, "+
+			"and this command does not include it; write %s", name, pkg, usage())
 	} else if i < 0 {
 		return Location{}, fmt.Errorf("store scheme %q is unknown: write %s", name, usage())
 	}
@@ -320,7 +320,7 @@ func (e *engine) parse(rest string) (place, error) {
 	case !slashes:
 		return p, errors.New("the two slashes are missing: " + e.write)
 	case strings.Contains(rest, "#"):
-		return p, errors.New(`it has a "#": write %23 in its place`)
+		return p, errors.New(`it contains a "#": write %23 instead`)
 	}
 	authority, query, _ := strings.Cut(rest, "?")
 	authority, path, slash := strings.Cut(authority, "/")
@@ -396,7 +396,7 @@ func invisible(what, text string) error {
 	return nil
 }
 
-// readPath takes the path behind the host, without its first and its last slash. It refuses one
+// readPath takes the path after the host, without its first and its last slash. It refuses one
 // that people may take for that of another store. A slash at its beginning, which some engines
 // would keep, is written %2F.
 func (p *place) readPath(written string) error {
@@ -407,7 +407,7 @@ func (p *place) readPath(written string) error {
 	if path == "" {
 		return nil
 	}
-	if err := invisible("the path behind the host", path); err != nil {
+	if err := invisible("the path after the host", path); err != nil {
 		return err
 	}
 	checked := path
@@ -415,7 +415,7 @@ func (p *place) readPath(written string) error {
 		checked = "/" // for it is doubled
 	}
 	if err := driver.CheckPrefix(checked, func(string) bool { return false }); err != nil {
-		return fmt.Errorf("the path behind the host: %w", err)
+		return fmt.Errorf("the path after the host: %w", err)
 	}
 	p.path = strings.TrimSuffix(path, "/")
 	return nil
@@ -500,7 +500,7 @@ func (p *place) readParameters(query string) error {
 func checkValue(name, value string, times int) error {
 	switch {
 	case times > 1:
-		return fmt.Errorf("%s= is there twice: write it once", name)
+		return fmt.Errorf("%s= is given twice: write it once", name)
 	case value == "":
 		return fmt.Errorf("%s= has no value: write one, or leave it out", name)
 	case name == "password": // may have any character
@@ -581,7 +581,7 @@ func preset() *engine {
 		}
 		folder, err := StateFolder()
 		if err != nil {
-			return fmt.Errorf("the default store has no place: %w: name one with --store or TENURE_STORE", err)
+			return fmt.Errorf("there is no folder for the default store: %w: name a store with --store or TENURE_STORE", err)
 		}
 		p.engine, p.name = sqlite(), filepath.Join(folder, "locks.db")
 		return nil
@@ -612,15 +612,15 @@ func readSQLite(p *place, rest string) error {
 	case path == "":
 		return errors.New("the path is empty: write sqlite:PATH")
 	case path == ":memory:":
-		return errors.New("records in memory exclude no other process: write memory: if that is what you want")
+		return errors.New("an SQLite file in memory does not exclude other processes: write memory: if that is what you want")
 	case strings.HasPrefix(path, "~"):
-		return errors.New(`nobody has made a folder of the "~": a shell does so at the beginning of a word alone; ` +
-			`write the whole path, or sqlite:$HOME/... for a shell (sqlite:./~ if it is called so)`)
+		return errors.New(`the shell did not replace the "~": it does so only at the beginning of a word; ` +
+			`write the whole path, or sqlite:$HOME/... for a shell (sqlite:./~ if that is its name)`)
 	case path[0] == '$' && unexpanded().MatchString(path):
-		return errors.New(`nobody has put in the value for the "$": a shell does so, and a crontab's or a unit's ` +
-			`variables do not; write the whole path (sqlite:./$ if it is called so)`)
+		return errors.New(`the "$" was not replaced by a value: a shell does that, but a crontab's or a unit's ` +
+			`variables do not; write the whole path (sqlite:./$ if that is its name)`)
 	case strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///"):
-		return errors.New("there is no host: write sqlite:PATH, with the path right behind the colon")
+		return errors.New("sqlite: has no host: write sqlite:PATH, with the path right after the colon")
 	}
 	if mode != "" {
 		p.values["mode"] = mode
@@ -645,11 +645,11 @@ func cutMode(rest string) (path, mode string, err error) {
 		return rest, "", nil
 	case parts[1] != "mode":
 		return "", "", fmt.Errorf("parameter %q is unknown: write sqlite:PATH?mode=0660, "+
-			"or ?mode=0600 behind a path that ends like this one", parts[1])
+			"or ?mode=0600 after a path that ends like this one", parts[1])
 	}
 	n, err := strconv.ParseUint(parts[2], 8, 32)
 	if err != nil || n&0o600 != 0o600 || n&^0o666 != 0 {
-		return "", "", fmt.Errorf("mode %.20q is not valid: write mode=0600 for its user alone, or mode=0660 for a group",
+		return "", "", fmt.Errorf("mode %.20q is not valid: write mode=0600 for its owner only, or mode=0660 for a group",
 			shown(parts[2]))
 	}
 	return rest[:i], fmt.Sprintf("%#o", n), nil

@@ -27,7 +27,7 @@ const ownPrincipal = "local"
 func Own() (string, error) {
 	folder, err := storeurl.StateFolder()
 	if err != nil {
-		return "", fmt.Errorf("the token has no place: %w: name a file with --tokens", err)
+		return "", fmt.Errorf("there is no folder for the token: %w: name a file with --tokens", err)
 	}
 	return filepath.Join(folder, "tenured.tokens"), nil
 }
