@@ -103,8 +103,8 @@ func (c *call) serve() error {
 		}
 	}
 	if err := s.cross.Check(r); err != nil {
-		return c.refused("origin", problemf(forbidden, "a browser sent this call from another site: %v; the service is "+
-			"called by programs, and by its own pages", err))
+		return c.refused("origin", problemf(forbidden, "a browser sent this call from another site: %v; only programs "+
+			"and the pages of this service may call it", err))
 	}
 	switch {
 	case c.route == nil:
@@ -139,14 +139,14 @@ func (c *call) open() bool {
 func (c *call) page() error {
 	switch pages := c.s.o.Pages; {
 	case strings.HasPrefix(c.r.URL.Path, "/v1/"):
-		return problemf(notFound, "there is no %.200q: /openapi.json has all paths", c.r.URL.Path)
+		return problemf(notFound, "there is no %.200q: /openapi.json lists all paths", c.r.URL.Path)
 	case pages != nil:
 		return c.bounded(func() error {
 			pages.ServeHTTP(c.w, c.r)
 			return nil
 		})
 	case c.r.URL.Path != "/":
-		return problemf(notFound, "there is no %.200q: /openapi.json has all paths", c.r.URL.Path)
+		return problemf(notFound, "there is no %.200q: /openapi.json lists all paths", c.r.URL.Path)
 	case c.r.Method != http.MethodGet && c.r.Method != http.MethodHead:
 		c.w.Header().Set("Allow", http.MethodGet)
 		return problemf(wrongMethod, "/ takes GET, not %.20q", c.r.Method)
@@ -202,10 +202,10 @@ func (c *call) may(right access.Right, name string) error {
 	case c.principal.May(right, name):
 		return nil
 	}
-	p := problemf(forbidden, "principal %q has no right %s to %.200q: its operator gives it one with %s:PREFIX in "+
+	p := problemf(forbidden, "principal %q has no right %s to %.200q: an operator can grant it with %s:PREFIX in "+
 		"the file of principals", c.principal.Name(), right, name, right)
 	if base := access.Base(name); base != name {
-		p.Detail = fmt.Sprintf("%s; this name is derived from %.200q, and follows the right to that", p.Detail, base)
+		p.Detail = fmt.Sprintf("%s; this name is derived from %.200q, whose rights apply", p.Detail, base)
 	}
 	return c.refused("right", p)
 }
@@ -302,7 +302,7 @@ func (c *call) recover() {
 	}
 	c.s.o.Logger.LogAttrs(context.Background(), slog.LevelError, "tenure: a call panicked",
 		slog.String("path", c.label()), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
-	c.fail(problemf(unknown, "the server has met a fault of its own, which its log has: what the call did is not "+
+	c.fail(problemf(unknown, "the server failed while handling the call; see its log. What the call did is not "+
 		"known; send the same call again"))
 }
 
@@ -370,8 +370,8 @@ func (c *call) read(into any) error {
 	media, params, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	charset := cmp.Or(params["charset"], "utf-8")
 	if err != nil || media != "application/json" || !strings.EqualFold(charset, "utf-8") {
-		return problemf(wrongType, "Content-Type %.100q is not application/json: a call that decides something is "+
-			"never a form, which any page can send", c.r.Header.Get("Content-Type"))
+		return problemf(wrongType, "Content-Type %.100q is not application/json: send JSON, because any page "+
+			"can send a form", c.r.Header.Get("Content-Type"))
 	}
 	if coding := c.r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return problemf(wrongType, "Content-Encoding %.40q: send the body as it is", coding)
@@ -474,7 +474,7 @@ func jsonType(t reflect.Type) string {
 // a client sends that lacks a value by mistake, and which would be the default.
 func unclear(text []byte, into any) string {
 	if half := halfPair(text); half != "" {
-		return fmt.Sprintf("has %s alone, which is half of a character: send Unicode text", half)
+		return fmt.Sprintf("has %s on its own, half of a character: send Unicode text", half)
 	}
 	names := map[string]bool{}
 	fieldNames(reflect.TypeOf(into), names)
@@ -495,7 +495,7 @@ func unclear(text []byte, into any) string {
 		name, isText := token.(string)
 		switch {
 		case token == nil:
-			return "has null: leave out a field that has no value"
+			return "contains null: leave out a field without a value"
 		case token == json.Delim('}') || token == json.Delim(']'):
 			in = in[:len(in)-1]
 			continue
@@ -504,7 +504,7 @@ func unclear(text []byte, into any) string {
 		case top.names[name]:
 			return fmt.Sprintf("has %.40q twice: give it once", name)
 		case !names[name]:
-			return fmt.Sprintf("has %.40q, which is a field in another case: write it as /openapi.json does", name)
+			return fmt.Sprintf("has %.40q, a field in the wrong case: write it as in /openapi.json", name)
 		default:
 			top.names[name], top.value = true, true
 		}
@@ -591,7 +591,7 @@ func number(q url.Values, name string, standard, least, most uint64) (uint64, er
 // waitOf reads a wait_ms.
 func waitOf(ms int64) (time.Duration, error) {
 	if most := maxWait.Milliseconds(); ms < 0 || ms > most {
-		return 0, problemf(badRequest, "wait_ms is %d: it must be from 0 to %d; to wait longer, ask again", ms, most)
+		return 0, problemf(badRequest, "wait_ms is %d: it must be from 0 to %d; to wait longer, send the call again", ms, most)
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }

@@ -37,7 +37,7 @@ func (c *call) events() error {
 		out.media = eventStream
 	case len(c.r.Header.Values("Accept")) == 0, c.accepts(lineStream), c.accepts("application/*"), c.accepts("*/*"):
 	default:
-		return problemf(badRequest, "Accept has neither %s nor %s: the stream has one of them", eventStream, lineStream)
+		return problemf(badRequest, "Accept has neither %s nor %s: the stream is one of them", eventStream, lineStream)
 	}
 	ctx, leave, err := c.s.wait(c.r.Context(), c.principal, "events")
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *call) following() (feedOf, error) {
 	case err != nil:
 		return feedOf{}, err
 	case q.Has("name") == q.Has("prefix"):
-		return feedOf{}, problemf(badRequest, "give one of name and prefix: a lock, or the beginning of many names, "+
+		return feedOf{}, problemf(badRequest, "give either name, for one lock, or prefix, the beginning of many names, "+
 			"which may be empty")
 	case q.Has("name"):
 		name := q.Get("name")
@@ -133,7 +133,7 @@ func (f *followed) run(ctx context.Context) error {
 func (f *followed) stillMay() error {
 	p, err := f.c.s.principalOf(f.c.r)
 	if err != nil {
-		return problemf(unauthenticated, "the token or certificate is not known any more")
+		return problemf(unauthenticated, "the token or certificate is no longer known")
 	}
 	f.c.principal = p
 	if f.of.name != "" {

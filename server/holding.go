@@ -107,11 +107,11 @@ func (c *call) still(right access.Right, name string) error {
 	p, err := c.s.principalOf(c.r)
 	switch {
 	case err != nil:
-		return c.refused("token", problemf(unauthenticated, "the token or certificate is not known any more, "+
-			"and nothing was done"))
+		return c.refused("token", problemf(unauthenticated, "the token or certificate is no longer known; "+
+			"nothing was done"))
 	case !p.May(right, name):
-		return c.refused("right", problemf(forbidden, "principal %q has no right %s to %.200q any more, "+
-			"and nothing was done", p.Name(), right, name))
+		return c.refused("right", problemf(forbidden, "principal %q no longer has the right %s to %.200q; "+
+			"nothing was done", p.Name(), right, name))
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (c *call) stillHeld(ctx context.Context, name string) error {
 	case tenure.StateReserved:
 		e.Owner, e.Label, e.Reserved = st.ReservedFor, st.ReservedForLabel, true
 	default:
-		return problemf(unavailable, "lock %q could not be taken in time, although nobody holds it now: ask again",
+		return problemf(unavailable, "lock %q could not be taken in time, although it has no holder now: send the call again",
 			name).after(retrySoon)
 	}
 	return &tenure.Error{Op: "acquire", Key: name, Err: e}
@@ -397,15 +397,15 @@ func checkAsk(q wire.AskRequest) error {
 	handOver := kindOf(q.Kind) == tenure.RequestHandOver
 	switch {
 	case kindOf(q.Kind) == "":
-		return problemf(badRequest, "kind %.40q is not known: it is one of step-down, hand-over, release-dead, revoke",
+		return problemf(badRequest, "kind %.40q is not known: use step-down, hand-over, release-dead or revoke",
 			q.Kind)
 	case q.Reason == "":
-		return problemf(badRequest, "the reason is empty: say why, for those who read the history")
+		return problemf(badRequest, "the reason is empty: say why; the history shows it")
 	case len(q.Reason) > driver.MaxReasonLen:
 		return problemf(badRequest, "the reason has %d bytes: at most %d are allowed", len(q.Reason), driver.MaxReasonLen)
 	case handOver && (q.To == "") == (q.ToLabel == ""):
-		return problemf(badRequest, "hand-over needs one of to and to_label: name the owner, or the label of those, "+
-			"who are to have the lock next")
+		return problemf(badRequest, "hand-over needs either to or to_label: the owner, or the label, of "+
+			"the next holder")
 	case !handOver && (q.To != "" || q.ToLabel != ""):
 		return problemf(badRequest, "%s takes no to and no to_label: they are for hand-over", q.Kind)
 	}
@@ -471,13 +471,13 @@ func (a *asking) follow(ctx context.Context) error {
 func (a *asking) cutShort(err error) error {
 	switch a.kind {
 	case tenure.RequestReleaseDead:
-		return problemf(unanswered, "whether the holder of %.200q is dead was not seen in time, and nothing was done: "+
-			"send the same call again, which goes on with what this server has seen", a.q.Name)
+		return problemf(unanswered, "it was not clear in time whether the holder of %.200q is dead, and nothing was done: "+
+			"send the same call again; this server continues its observation", a.q.Name)
 	case tenure.RequestRevoke:
-		return problemf(unanswered, "%.200q is not free yet: its holder cannot renew, once the request was written; "+
-			"send the same call again, which waits until its lease has run out", a.q.Name)
+		return problemf(unanswered, "%.200q is not free yet, but its holder can no longer renew; "+
+			"send the same call again, which waits until the lease has run out", a.q.Name)
 	}
-	return problemf(unknown, "whether the request is in the record of %.200q is not known; send the same call again",
+	return problemf(unknown, "it is not known whether the request is in the record of %.200q; send the same call again",
 		a.q.Name).of(err)
 }
 
@@ -503,7 +503,7 @@ func (a *asking) cannot(ctx context.Context, err error) error {
 	foreign := errors.Is(err, tenure.ErrForeign)
 	mine := st.Owner == a.q.To && a.q.To != "" || st.Label == a.q.ToLabel && a.q.ToLabel != ""
 	if looked != nil || st.State != tenure.StateHeld || !foreign && !mine {
-		return problemf(unknown, "whether it was done is not known; send the same call again").of(err)
+		return problemf(unknown, "it is not known whether the call was carried out; send it again").of(err)
 	}
 	p := problemf(held, "%v: nothing was asked", err).holding(st.Owner, st.Token)
 	free, reserved := ceilMs(st.FreeIn), false

@@ -106,7 +106,7 @@ func (l *limiter) call(principal string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.spend(&l.account(principal).calls, "principal %q makes more than %v calls a second, and nothing was done: "+
-		"make fewer, and wait with wait_ms instead of asking again", principal)
+		"make fewer calls, and wait with wait_ms instead of polling", principal)
 }
 
 // openCall counts a call that needs no token.
@@ -114,14 +114,14 @@ func (l *limiter) openCall(from string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.spend(&l.address(from).calls, "more than %v calls a second come from your address without "+
-		"a token: send fewer")
+		"a token: make fewer calls")
 }
 
 // leaderCall counts a read of who leads a public lock.
 func (l *limiter) leaderCall(from string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.spend(&l.address(from).leads, "more than %v questions a second who leads come from your address without a "+
+	return l.spend(&l.address(from).leads, "more than %v calls of /v1/leader a second come from your address without a "+
 		"token: ask for fewer names")
 }
 
@@ -156,7 +156,7 @@ func (l *limiter) beats(principal string, n int) (done func(), err error) {
 	defer l.mu.Unlock()
 	a := l.account(principal)
 	if a.onWire > 0 && a.onWire+int64(n) > int64(l.of.BeatsAtOnce) {
-		return nil, problemf(limited, "principal %q has %d heartbeats and releases under way, of %d at most, and "+
+		return nil, problemf(limited, "principal %q has %d heartbeats and releases in progress, of at most %d, and "+
 			"nothing was done: send the same call again", principal, a.onWire, l.of.BeatsAtOnce).after(retrySoon)
 	}
 	if wait := a.beats.take(float64(n), l.of.Beats, 2*l.of.Beats); wait > 0 {
@@ -172,7 +172,7 @@ func (l *limiter) wait(principal string) (done func(), err error) {
 	defer l.mu.Unlock()
 	a := l.account(principal)
 	if a.waits >= int64(l.of.Waits) {
-		return nil, problemf(limited, "principal %q waits with %d calls at once, as many as it may: end one, or ask "+
+		return nil, problemf(limited, "principal %q waits with %d calls at once, the limit: end one, or call "+
 			"without waiting", principal, a.waits).after(retrySoon)
 	}
 	return l.under(&a.waits, 1), nil
@@ -184,7 +184,7 @@ func (l *limiter) body(principal string, size int64) (done func(), err error) {
 	defer l.mu.Unlock()
 	a := l.account(principal)
 	if a.bodies > 0 && a.bodies+size > maxBodies {
-		return nil, problemf(limited, "principal %q has bodies of %d bytes under way, of %d at most, and nothing was done: "+
+		return nil, problemf(limited, "principal %q has bodies of %d bytes in progress, of at most %d, and nothing was done: "+
 			"send the same call again", principal, a.bodies, maxBodies).after(retrySoon)
 	}
 	return l.under(&a.bodies, size), nil
@@ -249,6 +249,6 @@ func (l *limiter) failed(from, secret string) error {
 // tooMany is the same problem for a wrong token and for a right one, which a guesser must not
 // tell apart.
 func (l *limiter) tooMany(wait time.Duration) error {
-	return problemf(limited, "more than %v tokens a minute that are not known come from your address, and this one has "+
-		"not been right there lately: see that it is the one that its operator has given out", l.of.FailedTokens).after(wait)
+	return problemf(limited, "more than %v unknown tokens a minute come from your address, and this one was "+
+		"not accepted there recently: check that it is the token that the operator gave you", l.of.FailedTokens).after(wait)
 }

@@ -49,7 +49,7 @@ func (c *call) status() error {
 		return err
 	}
 	if st.State == "" {
-		return problemf(notFound, "there is no lock %.200q: nobody has ever taken it, or its record was deleted", name)
+		return problemf(notFound, "there is no lock %.200q: it was never held, or its record was deleted", name)
 	}
 	shown := statusOf(&st)
 	if c.principal.May(access.Hold, name) {
@@ -186,9 +186,9 @@ func (c *call) leader() error {
 	case errors.As(err, &limit):
 		return c.refused("limit", limit)
 	case errors.Is(err, tenure.ErrNoLeader):
-		return problemf(noLeader, "nobody holds %.200q", name)
+		return problemf(noLeader, "%.200q has no holder", name)
 	case err != nil && open && !errors.Is(err, tenure.ErrInvalid):
-		return problemf(unavailable, "it is not known who holds %.200q: the store cannot be read", name).after(retryStore)
+		return problemf(unavailable, "the holder of %.200q is not known: the store cannot be read", name).after(retryStore)
 	case err != nil:
 		return err
 	case q.Has("me") && l.Owner != me:
@@ -213,7 +213,7 @@ func (c *call) fenceCheck() error {
 		return err
 	}
 	if q.Token == 0 {
-		return problemf(badRequest, "token is 0: give the token that the writer has sent")
+		return problemf(badRequest, "token is 0: give the token that the writer sent")
 	}
 	st, err := c.s.client.Status(c.r.Context(), q.Name)
 	if err != nil {
@@ -224,11 +224,11 @@ func (c *call) fenceCheck() error {
 	case q.Token == st.Token:
 		return c.answer(wire.Empty{})
 	case q.Token < st.Token:
-		why = "another tenure has begun: refuse the write"
+		why = "another term has begun: refuse the write"
 	default:
-		why = "that token was never given, or the record was lost since: refuse the write, and look which lock it belongs to"
+		why = "this token was never given, or the record was lost since: refuse the write, and check which lock the token belongs to"
 	}
-	p := problemf(stale, "token %d of %.200q is not the present one, %d: %s", q.Token, q.Name, st.Token, why)
+	p := problemf(stale, "token %d of %.200q is not the current token, %d: %s", q.Token, q.Name, st.Token, why)
 	p.Token = &st.Token
 	return p
 }
@@ -346,7 +346,7 @@ func (c *call) readyz() error {
 	}
 	if err := c.s.reachable(); err != nil {
 		c.s.o.Logger.Warn("tenure: not ready", "error", err)
-		return problemf(unavailable, "the store does not answer: the log of this server has its error").after(retryStore)
+		return problemf(unavailable, "the store does not answer: see the log of this server").after(retryStore)
 	}
 	return c.text("ready\n")
 }

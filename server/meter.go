@@ -191,22 +191,22 @@ func (m *meter) write(w io.Writer, draining bool) {
 	}) {
 		fmt.Fprintf(w, "tenure_server_calls_total{route=%q,status=\"%d\"} %d\n", a.route, a.status, m.calls[a])
 	}
-	family(w, "tenure_server_call_seconds", "histogram", "How long calls took, waiting included, by route.")
+	family(w, "tenure_server_call_seconds", "histogram", "How long calls took, including waiting, by route.")
 	for _, route := range slices.Sorted(maps.Keys(m.took)) {
 		m.took[route].write(w, "tenure_server_call_seconds", fmt.Sprintf("route=%q", route))
 	}
-	labelled(w, "tenure_server_waits", "gauge", "Calls that wait now, by what they wait for.", "for", m.waits)
-	labelled(w, "tenure_server_heartbeats_total", "counter", "Heartbeats of holders, by what became of them.",
+	labelled(w, "tenure_server_waits", "gauge", "Calls that are waiting, by what they wait for.", "for", m.waits)
+	labelled(w, "tenure_server_heartbeats_total", "counter", "Heartbeats of holders, by result.",
 		"result", m.beats)
-	family(w, "tenure_server_heartbeat_seconds", "histogram", "How long the store took for a heartbeat, those "+
-		"without an answer included.")
+	family(w, "tenure_server_heartbeat_seconds", "histogram", "How long the store took for a heartbeat, including those "+
+		"without an answer.")
 	m.beatTook.write(w, "tenure_server_heartbeat_seconds", "")
 	single(w, "tenure_server_grants_total", "counter", "Locks that were granted.", m.grants)
-	single(w, "tenure_server_grants_discarded_total", "counter", "Locks that were freed at once, because the grant "+
+	single(w, "tenure_server_grants_discarded_total", "counter", "Locks that were freed at once because the grant "+
 		"could not be sent.", m.discards)
-	single(w, "tenure_server_grants_unused_total", "counter", "Locks of which no heartbeat came through this server "+
-		"in time. It frees them, unless one came through another server.", m.unusedGrants)
-	labelled(w, "tenure_server_refused_total", "counter", "Calls that were refused, by why.", "reason", m.refusals)
+	single(w, "tenure_server_grants_unused_total", "counter", "Locks without a heartbeat through this server "+
+		"in time. It frees them, unless a heartbeat came through another server.", m.unusedGrants)
+	labelled(w, "tenure_server_refused_total", "counter", "Calls that were refused, by reason.", "reason", m.refusals)
 	shut := 0
 	if draining {
 		shut = 1

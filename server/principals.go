@@ -160,7 +160,7 @@ func (p *Principals) reload() {
 	before := p.now.Load()
 	r, err := p.load()
 	if err != nil {
-		p.log.Error("tenure: the file of principals is bad, and those that were read before stay",
+		p.log.Error("tenure: the file of principals is not valid: the previous principals stay",
 			"file", p.path, "error", err)
 		return
 	}
@@ -175,7 +175,7 @@ func (p *Principals) load() (r *principalSet, err error) {
 	}
 	p.now.Store(r)
 	if p.mark != nil && p.mark.Mode().Perm()&0o004 != 0 && r.plain && os.PathSeparator == '/' {
-		p.log.Warn("tenure: the file of principals has secrets and can be read by everybody: "+
+		p.log.Warn("tenure: the file of principals has secrets, but every user can read it: "+
 			"chmod 600, or write sha256 sums", "file", p.path)
 	}
 	return r, nil
@@ -196,7 +196,7 @@ func readPrincipalSet(path string) (*principalSet, os.FileInfo, error) {
 		return nil, mark, fmt.Errorf("file of principals: %w", err)
 	}
 	if len(text) > maxPrincipalsFile {
-		return nil, mark, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %d bytes: this is no file "+
+		return nil, mark, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %d bytes: this is not a file "+
 			"of principals", maxPrincipalsFile)}
 	}
 	r, err := parsePrincipalSet(path, string(text))
@@ -278,12 +278,12 @@ func (r *principalSet) add(n int, words []string, first map[string]int) error {
 	}
 	principal, err := access.NewPrincipal(words[0], grants...)
 	if err != nil {
-		return errors.New("word 1 is no name of a principal: it has at most 200 bytes, all printable, and no @")
+		return errors.New("word 1 is not a principal name: it must have at most 200 bytes, all printable, and no @")
 	}
 	name := principal.Name()
 	if known, again := r.names[name]; again && !slices.Equal(known.Grants(), grants) {
-		return fmt.Errorf("the same name as in line %d, with other rights: a second line is for another secret, and "+
-			"repeats the rights", first[name])
+		return fmt.Errorf("the same name as in line %d, with other rights: a second line adds another secret, and "+
+			"must repeat the rights", first[name])
 	}
 	if err := r.addSecret(n, words[1], principal); err != nil {
 		return err
@@ -304,19 +304,19 @@ func (r *principalSet) addSecret(n int, secret string, principal access.Principa
 	case summed:
 		raw, err := hex.DecodeString(digits)
 		if err != nil || len(raw) != len(sum) {
-			return fmt.Errorf("word 2 is no %sHEX: it must have %d hexadecimal digits", sumPrefix, 2*len(sum))
+			return fmt.Errorf("word 2 is not %sHEX: it must have %d hexadecimal digits", sumPrefix, 2*len(sum))
 		}
 		copy(sum[:], raw)
 	case len(secret) < minSecret || len(secret) > maxSecret:
 		return fmt.Errorf("the secret has %d bytes: it must have %d to %d; make one with: openssl rand -hex 32",
 			len(secret), minSecret, maxSecret)
 	case guessable(secret) != "":
-		return fmt.Errorf("the secret %s: others guess it; make one with: openssl rand -hex 32", guessable(secret))
+		return fmt.Errorf("the secret %s, so it can be guessed; make one with: openssl rand -hex 32", guessable(secret))
 	default:
 		r.plain = true
 	}
 	if i := slices.IndexFunc(r.tokens, func(t token) bool { return t.sum == sum }); i >= 0 {
-		return fmt.Errorf("the same secret as in line %d: give each line one of its own", r.tokens[i].line)
+		return fmt.Errorf("the same secret as in line %d: give each line its own secret", r.tokens[i].line)
 	}
 	r.tokens = append(r.tokens, token{sum, principal, n})
 	return nil
@@ -356,7 +356,7 @@ func guessable(secret string) string {
 		rest = strings.ReplaceAll(rest, word, "")
 	}
 	if len(rest) < minRest {
-		return "is made of words that everybody tries"
+		return "is made of words that attackers try first"
 	}
 	return ""
 }
@@ -371,7 +371,7 @@ func parseGrants(word string) ([]access.Grant, error) {
 	var grants []access.Grant
 	for right := range strings.SplitSeq(rights, ",") {
 		if !slices.Contains(access.Rights(), access.Right(right)) {
-			return nil, errors.New("a right that is not known: " + want)
+			return nil, errors.New("unknown right: " + want)
 		}
 		g := access.Grant{Right: access.Right(right), Prefix: prefix}
 		if err := g.Validate(); err != nil {
@@ -461,10 +461,10 @@ func (c *call) refusedToken(err error) error {
 	if err := c.s.limits.failed(from, secretOf(c.r)); err != nil {
 		return c.refused("token_limit", err)
 	}
-	c.s.o.Logger.Warn("tenure: a token or certificate that is not known",
+	c.s.o.Logger.Warn("tenure: unknown token or certificate",
 		"path", c.label(), "address", access.Printable(from))
-	return c.refused("token", problemf(unauthenticated, "the token or certificate is not known: take the secret of "+
-		"a principal, as its operator has it"))
+	return c.refused("token", problemf(unauthenticated, "the token or certificate is not known: send the secret of "+
+		"a principal that the operator gave you"))
 }
 
 // hosts are the names by which clients may call the server.
@@ -488,7 +488,7 @@ func (h hosts) check(r *http.Request) error {
 	if h.any || slices.Contains(h.names, bareHost(r.Host)) || byUnixSocket(r) {
 		return nil
 	}
-	return problemf(misdirected, "host %.200q is none of this server's: name it as its operator has named it, or "+
+	return problemf(misdirected, "host %.200q is not a host of this server: use the name that its operator gave it, or "+
 		"have the operator add this name to the hosts", r.Host)
 }
 

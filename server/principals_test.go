@@ -107,10 +107,10 @@ func TestFilesOfPrincipalsThatAreRefused(t *testing.T) {
 		{"ci " + strings.Repeat("x", 513) + " hold:\n", "the secret has 513 bytes"},
 		{"ci sha256:xyz hold:\n", "64 hexadecimal digits"},
 		{"ci " + ci + " hold\n", "word 3: no right"},
-		{"ci " + ci + " write:a\n", "a right that is not known"},
+		{"ci " + ci + " write:a\n", "unknown right"},
 		{"ci " + ci + " hold:tenure/\n", "records of Tenure itself"},
 		{"ci " + ci + " hold:*\n", "asterisk"},
-		{"ci " + ci + " hold:a read:n:once\n", `word 4: prefix "n:once" is within the names that are derived from "n"`},
+		{"ci " + ci + " hold:a read:n:once\n", `word 4: prefix "n:once" is within the names derived from "n"`},
 		{"c@i " + ci + " hold:\n", "word 1 is no name"},
 		{
 			"ci " + ci + " hold:\nci another-secret-of-ci admin:\n",
@@ -171,8 +171,8 @@ func TestAFileOfPrincipalsIsReadAgain(t *testing.T) {
 		write("web " + web + " hld:\n") // bad: it stays as it was
 		known(web, true)
 		known(web, true)
-		if n := strings.Count(log.String(), "is bad, and those that were read before stay"); n != 1 ||
-			!strings.Contains(log.String(), "a right that is not known") {
+		if n := strings.Count(log.String(), "is not valid: the previous principals stay"); n != 1 ||
+			!strings.Contains(log.String(), "unknown right") {
 			t.Errorf("it is said %d times: %s", n, log)
 		}
 		if err := os.Remove(file); err != nil {
@@ -182,7 +182,7 @@ func TestAFileOfPrincipalsIsReadAgain(t *testing.T) {
 		known(web, true)
 		time.Sleep(2 * time.Second)
 		known(web, true)
-		if n := strings.Count(log.String(), "is bad, and those that were read before stay"); n != 2 {
+		if n := strings.Count(log.String(), "is not valid: the previous principals stay"); n != 2 {
 			t.Errorf("it is said %d times: %s", n, log)
 		}
 		write("ci " + ci + " hold:\n")
@@ -213,7 +213,7 @@ func TestAFileThatEverybodyCanReadIsToldOf(t *testing.T) {
 		if _, err := server.OpenPrincipals(file, slog.New(slog.NewTextHandler(log, nil))); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(log.String(), "can be read by everybody"); got != told {
+		if got := strings.Contains(log.String(), "every user can read it"); got != told {
 			t.Errorf("told: %v, want %v: %s", got, told, log)
 		}
 	}

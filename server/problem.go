@@ -107,15 +107,15 @@ func problemOf(err error) *problem {
 	case errors.Is(err, tenure.ErrLost) && gone == nil:
 		return problemf(lost, "%v: stop at once", err)
 	case errors.As(err, &requested):
-		p := problemf(alreadyAsked, "%v: wait for its end, or revoke the lock", err)
+		p := problemf(alreadyAsked, "%v: wait until it is done, or revoke the lock", err)
 		p.Request = requestOf(&requested.Request)
 		return p
 	case errors.Is(err, tenure.ErrAlive):
 		return problemf(alive, "%v", err)
 	case errors.Is(err, tenure.ErrUncertain):
-		return problemf(unknown, "the store has not answered: the write may have happened; send the same call again").of(err)
+		return problemf(unknown, "the store did not answer: the write may have happened; send the same call again").of(err)
 	case errors.Is(err, tenure.ErrUnreadable):
-		return problemf(unavailable, "%v: nothing was done; look at the record, and at which program wrote it",
+		return problemf(unavailable, "%v: nothing was done; check the record, and which program wrote it",
 			err).after(retryStore)
 	}
 	return problemf(unavailable, "the store cannot be used: nothing was done; ask another "+
@@ -130,7 +130,7 @@ const (
 )
 
 func heldBy(e *tenure.HeldError, err error) *problem {
-	p := problemf(held, "%v: ask again, or wait for it with wait_ms", err).holding(e.Owner, e.Token)
+	p := problemf(held, "%v: try again, or wait for it with wait_ms", err).holding(e.Owner, e.Token)
 	free := ceilMs(e.FreeIn)
 	p.FreeInMs, p.Reserved, p.Label = &free, &e.Reserved, e.Label
 	return p
@@ -207,6 +207,6 @@ func (c *call) told(err error) *problem {
 		of += ": " + p.cause.Error()
 	}
 	told := *p
-	told.Detail = fmt.Sprintf("%s (%s; the log of this server has it)", p.Detail, of)
+	told.Detail = fmt.Sprintf("%s (%s; see the log of this server)", p.Detail, of)
 	return &told
 }

@@ -142,7 +142,7 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	var errs []error
 	if o.Principals == nil {
-		errs = append(errs, errors.New("no principals: give a file of them, with OpenPrincipals"))
+		errs = append(errs, errors.New("no principals: give a file of principals, with OpenPrincipals"))
 	}
 	for _, host := range o.Hosts {
 		if err := checkHost(host); err != nil {
@@ -152,7 +152,7 @@ func (o Options) validate() error {
 	for _, prefix := range o.Public {
 		switch {
 		case prefix == "":
-			errs = append(errs, errors.New("public prefix is empty: that would show who leads every lock; name prefixes"))
+			errs = append(errs, errors.New("public prefix is empty: that would show the leader of every lock; name prefixes"))
 		case strings.HasPrefix(prefix, driver.OwnPrefix):
 			errs = append(errs, fmt.Errorf("public prefix %.40q begins with %q: such names are reserved for Tenure itself",
 				prefix, driver.OwnPrefix))
@@ -174,10 +174,10 @@ func checkHost(host string) error {
 	case host == "":
 		return errors.New("a host is empty: name hosts as clients do, such as locks.example.com")
 	case strings.ContainsAny(host, "/ @") || strings.Contains(host, "*") && host != "*":
-		return fmt.Errorf("host %.80q is no name of a host: write locks.example.com or 10.0.0.5, or "+
-			"an asterisk alone for any", host)
+		return fmt.Errorf("host %.80q is not a host name: write locks.example.com or 10.0.0.5, or "+
+			"only an asterisk for any host", host)
 	case err == nil:
-		return fmt.Errorf("host %.80q has a port: leave it out, any port will do", host)
+		return fmt.Errorf("host %.80q has a port: leave it out; any port is accepted", host)
 	}
 	return nil
 }

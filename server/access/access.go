@@ -68,9 +68,9 @@ type Grant struct {
 func (g Grant) Validate() error {
 	switch {
 	case !slices.Contains(Rights(), g.Right):
-		return fmt.Errorf("right %.40q is not known: it is one of read, hold, ask, revoke, admin", string(g.Right))
+		return fmt.Errorf("right %.40q is not known: use read, hold, ask, revoke or admin", string(g.Right))
 	case len(g.Prefix) > driver.MaxNameLen:
-		return fmt.Errorf("prefix %.20q... has %d bytes: no name of a lock is longer than %d",
+		return fmt.Errorf("prefix %.20q... has %d bytes: a lock name has at most %d",
 			g.Prefix, len(g.Prefix), driver.MaxNameLen)
 	case !utf8.ValidString(g.Prefix):
 		return fmt.Errorf("prefix %.80q is not valid UTF-8", g.Prefix)
@@ -79,10 +79,10 @@ func (g Grant) Validate() error {
 			g.Prefix, driver.OwnPrefix)
 	case strings.HasSuffix(g.Prefix, "*"):
 		return fmt.Errorf("prefix %.80q ends with an asterisk: a prefix covers all names that begin with it; write %s: "+
-			"and nothing behind it for all names", g.Prefix, g.Right)
+			"with nothing after it for all names", g.Prefix, g.Right)
 	case Base(g.Prefix) != g.Prefix:
-		return fmt.Errorf("prefix %.80q is within the names that are derived from %.80q: give the right to that name, "+
-			"and it covers them", g.Prefix, Base(g.Prefix))
+		return fmt.Errorf("prefix %.80q is within the names derived from %.80q: give the right to that name, "+
+			"which covers them", g.Prefix, Base(g.Prefix))
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func NewPrincipal(name string, grants ...Grant) (Principal, error) {
 		return Principal{}, err
 	}
 	if strings.ContainsAny(name, " @") {
-		return Principal{}, fmt.Errorf("%s %q has a space or an @", what, name)
+		return Principal{}, fmt.Errorf("%s %q contains a space or an @", what, name)
 	}
 	for _, g := range grants {
 		if err := g.Validate(); err != nil {

@@ -122,7 +122,7 @@ func TestGrantsThatAreRefused(t *testing.T) {
 		grant access.Grant
 		want  string
 	}{
-		{access.Grant{Right: "write", Prefix: "a"}, "one of read, hold, ask, revoke, admin"},
+		{access.Grant{Right: "write", Prefix: "a"}, "use read, hold, ask, revoke or admin"},
 		{access.Grant{Right: access.Read, Prefix: "tenure/session/"}, "records of Tenure itself"},
 		{access.Grant{Right: access.Read, Prefix: "a*"}, "asterisk"},
 		{access.Grant{Right: access.Read, Prefix: "\xff"}, "UTF-8"},

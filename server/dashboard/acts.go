@@ -45,26 +45,26 @@ var acts = []act{
 	{
 		Kind: "step-down", request: tenure.RequestStepDown, right: access.Ask,
 		command: []string{"step-down", "NAME"},
-		Title:   "Step down", Hint: "The holder ends its work in order, and releases the lock.",
+		Title:   "Step down", Hint: "The holder ends its work cleanly and releases the lock.",
 	},
 	{
 		Kind: "hand-over", request: tenure.RequestHandOver, right: access.Ask, To: true,
 		command: []string{"step-down", "NAME"},
 		Title:   "Hand over",
-		Hint:    "The holder ends its work, and the lock is kept for one who waits for it: an owner, or a label.",
+		Hint:    "The holder ends its work, and the lock is reserved for a waiting process: an owner, or a label.",
 	},
 	{
 		Kind: "release-dead", request: tenure.RequestReleaseDead, right: access.Ask, waits: true,
 		command: []string{"release", "NAME"},
 		Title:   "Release",
-		Hint: "For a dead holder that nobody waits to follow: the lock is released when there has been no sign of " +
+		Hint: "For a dead holder whose lock no process waits for: the lock is released when there was no sign of " +
 			"life for its lease,",
 	},
 	{
 		Kind: "revoke", request: tenure.RequestRevoke, right: access.Revoke, waits: true, Danger: true,
 		command: []string{"release", "NAME", "--force"},
 		Title:   "Revoke",
-		Hint: "For a holder that lives and does not answer: it cannot renew from now on, and the lock is free when " +
+		Hint: "For a holder that is alive but does not react: it cannot renew from now on, and the lock is free when " +
 			"its lease has run out, after",
 	},
 }
@@ -86,19 +86,19 @@ func (a act) refused(l *lock) string {
 	case l.State == unreadable:
 		return "The record cannot be read."
 	case l.State == free:
-		return "Nobody holds the lock."
+		return "The lock has no holder."
 	case a.request == tenure.RequestReleaseDead:
 		return ""
 	case l.State == reserved:
-		return "Nobody holds the lock: it is reserved."
+		return "The lock has no holder: it is reserved."
 	case a.request == tenure.RequestRevoke && l.Session != "":
-		return "It is held under a session, with others: ask it to step down, or end its process."
+		return "It is held under a session, with other locks: ask the holder to step down, or end its process."
 	case a.request == tenure.RequestRevoke:
 		return ""
 	case !l.alive():
-		return "The holder shows no sign of life: it would not answer."
+		return "The holder shows no sign of life, so it would not answer."
 	case l.Request != nil:
-		return "It was asked already, and carries one request at a time."
+		return "It was already asked, and a lock carries one request at a time."
 	}
 	return ""
 }
@@ -120,7 +120,7 @@ type actForm struct {
 func (v *lockView) acts(who visitor) {
 	l := v.Lock
 	if !who.form {
-		v.NoActs = "Sign in with a browser, or use /v1/requests, to ask the holder."
+		v.NoActs = "To ask the holder, sign in with a browser, or use /v1/requests."
 		return
 	}
 	for _, a := range acts {
@@ -141,7 +141,7 @@ func (v *lockView) acts(who visitor) {
 		v.Acts = append(v.Acts, f)
 	}
 	if len(v.Acts) == 0 {
-		v.NoActs = who.Name() + " may not ask the holder for anything. " + who.rights()
+		v.NoActs = who.Name() + " may not send requests to the holder. " + who.rights()
 	}
 }
 
@@ -162,7 +162,7 @@ func actFrom(query, form url.Values) (a act, token uint64, q remote.Request, p *
 	kind := form.Get("kind")
 	i := slices.IndexFunc(acts, func(a act) bool { return a.Kind == kind })
 	if i < 0 {
-		return a, 0, q, bad("kind %.40q: no such request: it is one of step-down, hand-over, release-dead, revoke", kind)
+		return a, 0, q, bad("kind %.40q: no such request: use step-down, hand-over, release-dead or revoke", kind)
 	}
 	a = acts[i]
 	q.Name, q.Kind, q.Reason = query.Get("name"), a.request, strings.TrimSpace(form.Get("reason"))
@@ -172,14 +172,14 @@ func actFrom(query, form url.Values) (a act, token uint64, q remote.Request, p *
 	token, err := strconv.ParseUint(form.Get("token"), 10, 64)
 	switch {
 	case q.Name == "":
-		p = bad("no name of a lock was sent: begin at the page of the lock")
+		p = bad("no lock name was sent: start at the page of the lock")
 	case err != nil:
-		p = bad("token %.40q is no number: begin at the page of the lock, which sends the token that it shows",
+		p = bad("token %.40q is not a number: start at the page of the lock, which sends the token that it shows",
 			form.Get("token"))
 	case q.Reason == "":
-		p = bad("the reason is empty: say why, for those who read the history")
+		p = bad("the reason is empty: say why; the history shows it")
 	case a.To && q.To == "" && q.ToLabel == "":
-		p = bad("a hand-over needs to whom: name an owner, or a label")
+		p = bad("a hand-over needs a target: name an owner, or a label")
 	case a.To && q.To != "" && q.ToLabel != "":
 		p = bad("a hand-over is to an owner or to a label, not to both: leave one of them empty")
 	}
@@ -312,32 +312,32 @@ func (f flash) Class() string {
 var (
 	done     = flash{"done", 0, nil, "Done."}
 	measured = flash{"measured", 0, nil, "Measured."}
-	underWay = flash{"under-way", 0, nil, "It was asked. What comes of it shows here."}
-	watching = flash{"watching", 0, nil, "The holder is watched. The lock is released if there is no sign of life for " +
-		"its lease; that shows here."}
-	changed = flash{"changed", http.StatusConflict, nil, "Not done: another tenure has begun since you opened the " +
-		"page. Look again whom you ask."}
-	itself = flash{"already-held", http.StatusConflict, nil, "Not done: the holder is the one to hand over to."}
-	busy   = flash{"limited", http.StatusTooManyRequests, nil, "Not done: too much is under way here. Try again in a " +
+	underWay = flash{"under-way", 0, nil, "The request was sent. This page shows the result."}
+	watching = flash{"watching", 0, nil, "The holder is being watched. The lock is released if there is no sign of life for " +
+		"its lease; this page shows the result."}
+	changed = flash{"changed", http.StatusConflict, nil, "Not done: another term has begun since you opened the " +
+		"page. Check the holder, and send the request again."}
+	itself = flash{"already-held", http.StatusConflict, nil, "Not done: this owner already has the lock."}
+	busy   = flash{"limited", http.StatusTooManyRequests, nil, "Not done: too many requests are in progress. Try again in a " +
 		"minute."}
 	away = flash{"unavailable", http.StatusServiceUnavailable, nil, "Not done: the store cannot be used."}
 )
 
 // refusals are what errors say.
 var refusals = []flash{
-	{"unanswered", http.StatusGatewayTimeout, tenure.ErrUnanswered, "The holder was asked, and does not answer. The " +
-		"request stays with it."},
-	{"not-held", http.StatusConflict, tenure.ErrNotHeld, "Not done: nobody holds the lock."},
-	{"already-asked", http.StatusConflict, tenure.ErrRequested, "Not done: the holder was asked already, and carries " +
+	{"unanswered", http.StatusGatewayTimeout, tenure.ErrUnanswered, "The holder was asked, but has not answered. The " +
+		"request stays in the record."},
+	{"not-held", http.StatusConflict, tenure.ErrNotHeld, "Not done: the lock has no holder."},
+	{"already-asked", http.StatusConflict, tenure.ErrRequested, "Not done: the holder was already asked, and carries " +
 		"one request at a time."},
 	{"alive", http.StatusConflict, tenure.ErrAlive, "Not done: the holder is alive."},
 	{"foreign", http.StatusConflict, tenure.ErrForeign, "Not done: the holder is a client that does not understand " +
 		"requests."},
 	{"bad-request", http.StatusBadRequest, tenure.ErrInvalid, "Not done."},
-	{"unknown", http.StatusServiceUnavailable, tenure.ErrUncertain, "The store gave no answer, so it is not known " +
-		"whether this was done. Look below."},
-	{"unknown", http.StatusServiceUnavailable, context.DeadlineExceeded, "The store gave no answer, so it is not known " +
-		"whether this was done. Look below."},
+	{"unknown", http.StatusServiceUnavailable, tenure.ErrUncertain, "The store did not answer, so it is not known " +
+		"whether this was done. Check the state below."},
+	{"unknown", http.StatusServiceUnavailable, context.DeadlineExceeded, "The store did not answer, so it is not known " +
+		"whether this was done. Check the state below."},
 }
 
 // flashOf says what the error of an act means.

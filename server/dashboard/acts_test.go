@@ -42,7 +42,7 @@ func TestStepDown(t *testing.T) {
 		first := s.act(alice, "step-down", "team/y", "1", "reason", "first")
 		s.ends(first, "team/y", "under-way", "") // the holder takes its time
 		s.want(s.act(asker, "step-down", "team/y", "1", "reason", "second"), 409,
-			"the holder was asked already", "<bdi>alice</bdi>: first", "It was asked already")
+			"the holder was already asked", "<bdi>alice</bdi>: first", "It was already asked")
 	})
 }
 
@@ -59,10 +59,10 @@ func TestHandOver(t *testing.T) {
 		hand := func(form ...string) answer {
 			return s.act(alice, "hand-over", "team/x", "1", append(form, "reason", "new version")...)
 		}
-		s.want(hand(), 400, "needs to whom")
+		s.want(hand(), 400, "needs a target")
 		s.want(hand("to", "web-2", "to-label", "v8"), 400, "not to both")
-		s.want(hand("to", "web-1"), 409, "the holder is the one to hand over to")
-		s.want(hand("to-label", "v7"), 409, "the holder is the one to hand over to")
+		s.want(hand("to", "web-1"), 409, "this owner already has the lock")
+		s.want(hand("to-label", "v7"), 409, "this owner already has the lock")
 		s.ends(hand("to-label", "v8"), "team/x", "done", "hand-over team/x v8 new version done")
 		if err := <-got; err != nil {
 			s.Fatal(err)
@@ -99,7 +99,7 @@ func TestRevoke(t *testing.T) {
 		s.dies("team/x", "web-1")
 		a := s.act(alice, "revoke", "team/x", "1", "reason", "hangs")
 		s.shows(alice, "lock?name=team/x&flash=under-way", 200, "It was revoked from web-1, and is free in",
-			"What comes of it shows here.")
+			"This page shows the result.")
 		time.Sleep(20 * time.Second)
 		s.ends(a, "team/x", "under-way", "revoke team/x hangs done")
 		s.shows(alice, "lock?name=team/x", 200, "Nobody holds it.", "revoked", "<bdi>alice</bdi>: hangs")
@@ -125,7 +125,7 @@ func TestActsThatAreRefused(t *testing.T) {
 			{alice, "raise", "team/x", "1", "r", 400, "no such request"},
 			{alice, "step-down", "team/x", "", "r", 400, "no number"},
 			{alice, "step-down", "", "1", "r", 400, "no name"},
-			{alice, "step-down", "team/x", "7", "r", 409, "another tenure has begun"},
+			{alice, "step-down", "team/x", "7", "r", 409, "another term has begun"},
 			{alice, "step-down", "tenure/session/x", "1", "r", 403, "may not"},
 			{alice, "step-down", "team/x", "1", strings.Repeat("x", 70_000), 413, "65536"},
 		} {
@@ -134,7 +134,7 @@ func TestActsThatAreRefused(t *testing.T) {
 		s.want(s.send(request{
 			method: "POST", path: "act?name=team/x", form: url.Values{"kind": {"revoke"}, "token": {"1"}, "reason": {"r"}},
 			header: map[string]string{"Authorization": "Bearer " + alice}, // in the place of a cookie
-		}), 401, "forms are for those who sign in")
+		}), 401, "forms need a sign-in")
 		for _, l := range holders {
 			if l.Check() != nil {
 				s.Error("a holder was asked")

@@ -181,7 +181,7 @@ func (d *Dashboard) route() http.Handler {
 		serve("/"+name, read, static)
 	}
 	handle("/", func(http.ResponseWriter, *http.Request) *problem {
-		return refuse(http.StatusNotFound, "No such page", "there is no page here: begin at the first one")
+		return refuse(http.StatusNotFound, "No such page", "there is no page at this address: start at the first page")
 	})
 
 	// A page of another site must not act with the cookie of a visitor.

@@ -66,11 +66,11 @@ func (d *Dashboard) doctor(ctx context.Context, who visitor, _ url.Values) (*pag
 	}
 	switch {
 	case counts[driver.LevelBad] > 0:
-		v.Summary = counted(counts[driver.LevelBad], "finding") + " must be looked at now."
+		v.Summary = counted(counts[driver.LevelBad], "finding") + " must be fixed now."
 	case counts[driver.LevelWarn] > 0:
-		v.Summary = counted(counts[driver.LevelWarn], "finding") + " should be looked at."
+		v.Summary = counted(counts[driver.LevelWarn], "finding") + " should be checked."
 	default:
-		v.Summary = "Nothing is wrong that can be seen from here."
+		v.Summary = "No problems were found from here."
 	}
 	return p, nil
 }
@@ -80,7 +80,7 @@ func (d *Dashboard) program(ctx context.Context) (found []finding, _ error) {
 	for _, f := range d.options.Doctor(ctx) {
 		one := finding{f.Check, f.Level, sentence(f.Finding), sentence(f.Advice), nil}
 		if f.Level == driver.LevelBad { // it may have the words of the engine, with its address
-			one.Text, one.err = "The engine is not as it should be: ", errors.New(one.Text)
+			one.Text, one.err = "The engine is not set up as it should be: ", errors.New(one.Text)
 		}
 		found = append(found, one)
 	}
@@ -105,7 +105,7 @@ func (d *Dashboard) reads(ctx context.Context) (finding, error) {
 	for range looks {
 		asked := time.Now()
 		if _, err := d.client.Status(ctx, lookName); err != nil {
-			return finding{"store", driver.LevelBad, "It cannot be read: ", "Fix that first.", err}, nil
+			return finding{"store", driver.LevelBad, "The store cannot be read: ", "Fix that first.", err}, nil
 		}
 		took = append(took, time.Since(asked))
 	}
@@ -118,7 +118,7 @@ func (d *Dashboard) latency(what string, took []time.Duration) finding {
 	slices.Sort(took)
 	middle, most := took[len(took)/2], took[len(took)-1]
 	f := finding{Check: "store", Level: driver.LevelOK}
-	f.Text = fmt.Sprintf("%s %s to %s, %s in the middle; the request timeout is %v.",
+	f.Text = fmt.Sprintf("%s %s to %s, median %s; the request timeout is %v.",
 		what, exact(took[0]), exact(most), exact(middle), timeout)
 	switch {
 	case middle > timeout:
@@ -162,9 +162,9 @@ func (d *Dashboard) measureWrites(ctx context.Context) finding {
 	}
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		return finding{"store", driver.LevelOK, "Writes cannot be measured here: the store keeps no sessions.", "", nil}
+		return finding{"store", driver.LevelOK, "Writes cannot be measured here: the store does not support sessions.", "", nil}
 	case err != nil:
-		return finding{"store", driver.LevelBad, "It cannot be written: ", "Fix that first.", err}
+		return finding{"store", driver.LevelBad, "The store cannot be written: ", "Fix that first.", err}
 	}
 	f := d.latency("Two writes took", []time.Duration{opened.Sub(begun), time.Since(opened)})
 	f.Text += " Measured at " + clockText(time.Now()) + "."

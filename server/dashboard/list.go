@@ -122,11 +122,11 @@ func (l *lock) Note() string {
 	case l.State != reserved:
 		return ""
 	case l.ReservedFor != "":
-		return "kept for it"
+		return "reserved for it"
 	case l.ReservedForLabel != "":
-		return "kept for this label"
+		return "reserved for this label"
 	}
-	return "revoked, until it has stopped for certain"
+	return "revoked; free when the holder has certainly stopped"
 }
 
 // From is since when it is in its state.
@@ -266,8 +266,8 @@ func (d *Dashboard) now(ctx context.Context, who visitor, query url.Values) (*pa
 	v := &nowView{Prefix: query.Get("prefix"), Only: query.Get("state"), Parts: query.Get("parts")}
 	p := &page{View: "now", Title: "Now", Model: v}
 	if v.Only != "" && !slices.Contains(states, state(v.Only)) {
-		return nil, refuse(http.StatusBadRequest, "No such state", "%.40q is no state of a lock: it is one of held, asked, "+
-			"in doubt, expired, reserved, free, unreadable", v.Only)
+		return nil, refuse(http.StatusBadRequest, "No such state", "%.40q is not a state of a lock: use held, asked, "+
+			"in doubt, expired, reserved, free or unreadable", v.Only)
 	}
 	all, r := d.list(ctx, v.Prefix)
 	v.Known, v.Cut = r.good(), all.cut
@@ -350,7 +350,7 @@ func (v *nowView) explain(who visitor) {
 	case !who.all(access.Read):
 		v.Nothing = "There is no lock that " + who.Name() + " may read. " + who.rights()
 	default:
-		v.Nothing = "There are no locks yet. One appears when a program takes it for the first time."
+		v.Nothing = "There are no locks yet. A lock appears when a program takes it for the first time."
 	}
 }
 
@@ -402,10 +402,10 @@ func (d *Dashboard) sessions(ctx context.Context, who visitor, _ url.Values) (*p
 	d.note(p, who, r)
 	v.fill(all, locks.visible(who, ""), who.all(access.Read))
 	if len(v.Rows) == 0 && r.good() {
-		v.Nothing = "There is no session. A process that holds many locks opens one, so that one heartbeat keeps all " +
-			"of them alive."
+		v.Nothing = "There are no sessions. A process that holds many locks opens a session, so that one heartbeat " +
+			"keeps all of them alive."
 		if !who.all(access.Read) {
-			v.Nothing = "There is no session that keeps a lock alive which " + who.Name() + " may read."
+			v.Nothing = "There are no sessions with a lock that " + who.Name() + " may read."
 		}
 	}
 	return p, nil
@@ -543,9 +543,9 @@ func (d *Dashboard) shards(ctx context.Context, who visitor, query url.Values) (
 		return p, d.group(ctx, who, name, v, p, query)
 	case len(groups) > 0 || !r.good():
 	case who.all(access.Read):
-		v.Nothing = "There is no group of workers. Package shard makes one."
+		v.Nothing = "There are no groups of workers. Programs that use package shard make them."
 	default:
-		v.Nothing = "There is no group of workers that " + who.Name() + " may read."
+		v.Nothing = "There are no groups of workers that " + who.Name() + " may read."
 	}
 	return p, nil
 }
@@ -574,7 +574,7 @@ func (d *Dashboard) group(
 		return shard.Read(ctx, d.client, name)
 	})
 	if errors.Is(r.err, tenure.ErrNotHeld) {
-		return refuse(http.StatusNotFound, "No such group", "no worker has ever been in the group %q", printable(name))
+		return refuse(http.StatusNotFound, "No such group", "no worker has ever joined the group %q", printable(name))
 	}
 	if problem := invalid(r.err); problem != nil {
 		return problem
@@ -643,7 +643,7 @@ func stripClass(p shard.PartitionStatus, place int) string {
 
 // stripTexts say what a class of a strip means.
 var stripTexts = map[string]string{
-	"has": "has", "leaves": "has, another is to have it", "comes": "is to have", "nobody": "has no owner",
+	"has": "has", "leaves": "has, another should have it", "comes": "should have", "nobody": "has no owner",
 }
 
 // stripRuns joins neighbours of one class.

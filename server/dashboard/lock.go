@@ -100,7 +100,7 @@ func (d *Dashboard) lock(ctx context.Context, who visitor, query url.Values) (*p
 	p := &page{View: "lock", Title: printable(name), Model: v}
 	d.note(p, who, r)
 	if !r.good() {
-		v.NoActs = "Nobody can be asked before the store answers."
+		v.NoActs = "No request can be sent before the store answers."
 		return p, nil
 	}
 	if l.State == neverHeld {
@@ -141,7 +141,7 @@ func (v *lockView) describe(at time.Time) {
 		if l.Heartbeat > 0 {
 			beat = "a heartbeat every " + exact(l.Heartbeat)
 		}
-		v.fact("Last sign of life", sign, "as seen from here", "")
+		v.fact("Last sign of life", sign, "as seen from this server", "")
 		v.fact("Lease", chosen(l.Lease), beat, "")
 	}
 	v.fact("Priority", number(l.Priority), "", "")
@@ -215,11 +215,11 @@ func (v *lockView) runs(l once.Ledger, at time.Time) {
 		case once.StateRunning:
 			r.Took = seconds(at.Sub(of.Begun)) + " so far"
 		case once.StateUnknown:
-			r.State, r.Class = "nobody knows how it ended", "expired"
+			r.State, r.Class = "not known how it ended", "expired"
 		case once.StateReset, once.StateChanged: // Read leaves them out
 		}
 		if of.Missed > 0 {
-			why = append(why, counted(of.Missed, "slot")+" before it missed")
+			why = append(why, counted(of.Missed, "slot")+" missed before it")
 		}
 		if of.Left != "" {
 			why = append(why, "left behind: "+of.Left)
@@ -287,7 +287,7 @@ func termOf(of tenure.Term, l *lock, at time.Time) term {
 	}
 	switch {
 	case of.Unknown:
-		t.Owner, t.Why = "unknown", "not kept, or its holder crashed before it was written"
+		t.Owner, t.Why = "unknown", "dropped, or its holder crashed before it was written"
 		t.Until, t.How = clockText(of.Until), cmp.Or(t.How, "unknown")
 	case of.End == "" && l.State == expired:
 		t.Until, t.How, t.Class = "unknown", "no sign of life", endClass(tenure.EndExpired)
@@ -430,7 +430,7 @@ func draw(history []tenure.Term, l *lock, at time.Time, back time.Duration) *tim
 		v.gap(place(end), 100, at.Sub(end))
 	}
 	v.ticks(from, at, place)
-	v.Label = fmt.Sprintf("%s from %s to %s, with %s with nobody between them; the table below has each.",
+	v.Label = fmt.Sprintf("%s from %s to %s, with %s without a holder between them; the table below lists all.",
 		counted(terms, "tenure"), clockText(from), clockText(at), counted(gaps, "gap"))
 	return v
 }
@@ -439,7 +439,7 @@ func draw(history []tenure.Term, l *lock, at time.Time, back time.Duration) *tim
 func (v *timeline) gap(from, to float64, lasted time.Duration) {
 	if to > from {
 		v.Pieces = append(v.Pieces, piece{
-			X: percent(from), W: percent(to - from), Class: "gap", Title: "nobody, for " + short(lasted),
+			X: percent(from), W: percent(to - from), Class: "gap", Title: "no holder, for " + short(lasted),
 		})
 	}
 }

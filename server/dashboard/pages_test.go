@@ -325,7 +325,7 @@ func TestQueries(t *testing.T) {
 			{alice, "lock?name=%ff", 400, "No such name"},
 			{alice, "lock?name=tenure/session/x", 403, "may not read"},
 			{alice, "sessions", 200, "There is no session."},
-			{alice, "shards", 200, "There is no group of workers."},
+			{alice, "shards", 200, "There are no groups of workers."},
 		} {
 			s.shows(c.visitor, c.path, c.code, c.text, "!"+r.Version, "!"+r.Beat)
 			s.want(s.plain(c.visitor, c.path), c.code, "!"+r.Version, "!"+r.Beat)
@@ -356,25 +356,25 @@ func TestStoreAway(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		all(503)
 		a := s.as(alice, "./")
-		s.want(a, 503, "The store gives no answer", "&lt;b&gt;no route&lt;/b&gt;", `role="alert"`,
-			"What stands here was read 6 s ago", "<bdi>team/x</bdi>")
+		s.want(a, 503, "The store does not answer", "&lt;b&gt;no route&lt;/b&gt;", `role="alert"`,
+			"This page shows what was read 6 s ago", "<bdi>team/x</bdi>")
 		if a.Header().Get("Retry-After") == "" {
 			s.Error("503 without Retry-After")
 		}
 		// What a store says names its address: it is for those who have all rights.
 		for _, path := range []string{"./", "lock?name=team/x", "sessions", "doctor"} {
-			s.shows(reader, path, 503, "the log of this server has the error, under", "!no route")
+			s.shows(reader, path, 503, "see the log of this server, under", "!no route")
 		}
 		s.shows(alice, "lock?name=team/x", 503, "web-1 holds it")
 		s.shows(alice, "lock?name=team/y", 503, "who holds what is not known here") // it was never read
-		s.want(s.plain(alice, "./"), 503, "BAD: The store gives no answer")
+		s.want(s.plain(alice, "./"), 503, "BAD: The store does not answer")
 		restore()
 		time.Sleep(6 * time.Second)
 		all(200)
 		s.client.Partition() // it does not answer, and is not waited for for ever
 		time.Sleep(2 * time.Second)
 		begun := time.Now()
-		s.shows(alice, "lock?name=team/z", 503, "The store gives no answer")
+		s.shows(alice, "lock?name=team/z", 503, "The store does not answer")
 		if took := time.Since(begun); took > 15*time.Second {
 			s.Errorf("it took %v", took)
 		}
@@ -390,7 +390,7 @@ func TestRights(t *testing.T) {
 		s.shows(reader, "./", 200, "<bdi>team/x</bdi>", "1 lock", "!secret", "!3 locks", "!web-2")
 		s.shows(reader, "sessions", 200, "!secret")
 		s.shows(reader, "doctor", 200, "!3 locks", "!Measure writes")
-		s.shows(reader, "lock?name=team/x", 200, "reader may not ask the holder for anything.", `!action="act`)
+		s.shows(reader, "lock?name=team/x", 200, "reader may not send requests to the holder.", `!action="act`)
 		s.shows(asker, "lock?name=team/x", 200, `value="step-down"`, `value="hand-over"`,
 			`value="release-dead"`, `!value="revoke"`)
 		there, missing := s.as(reader, "lock?name=secret/y"), s.as(reader, "lock?name=secret/none")
@@ -451,13 +451,13 @@ func TestDoctor(t *testing.T) {
 	inSite(t, func(s *site) {
 		found := []driver.Finding{driver.Warn("file", "anybody can write it")}
 		s.pages = s.dashboard(dashboard.Options{Doctor: func(context.Context) []driver.Finding { return found }})
-		s.shows(alice, "doctor", 200, "1 finding should be looked at.")
+		s.shows(alice, "doctor", 200, "1 finding should be checked.")
 		found = []driver.Finding{driver.Bad("engine", "db-1 is away")}
 		time.Sleep(6 * time.Second)
 		s.shows(alice, "doctor", 200, "Anybody can write it.") // it is asked once a minute
 		time.Sleep(time.Minute)
-		s.shows(alice, "doctor", 200, "Db-1 is away", "1 finding must be looked at now.")
-		s.shows(reader, "doctor", 200, "the log of this server has the error", "!db-1", "!Db-1", "!Measure writes")
+		s.shows(alice, "doctor", 200, "Db-1 is away", "1 finding must be fixed now.")
+		s.shows(reader, "doctor", 200, "see the log of this server", "!db-1", "!Db-1", "!Measure writes")
 		for visitor, code := range map[string]int{alice: 303, reader: 403} {
 			s.want(s.send(request{
 				method: "POST", path: "measure", cookie: s.signIn(visitor), form: url.Values{"secret": {visitor}},

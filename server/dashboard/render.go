@@ -94,7 +94,7 @@ func refuse(status int, title, format string, args ...any) *problem {
 }
 
 func notAllowed(v visitor, what string) *problem {
-	return refuse(http.StatusForbidden, "Not allowed", "%s may not %s: no right that it has covers the name. %s",
+	return refuse(http.StatusForbidden, "Not allowed", "%s may not %s: none of its rights covers the name. %s",
 		v.Name(), what, v.rights())
 }
 
@@ -113,14 +113,14 @@ func (d *Dashboard) note(p *page, who visitor, r reading) {
 	if r.err == nil {
 		return
 	}
-	read := "What stands here was read " + short(time.Since(r.at)) + " ago"
-	text := "The store gives no answer. " + read + ": " + d.storeError(who, r.err)
+	read := "This page shows what was read " + short(time.Since(r.at)) + " ago"
+	text := "The store does not answer. " + read + ": " + d.storeError(who, r.err)
 	slow := r.good() && errors.Is(r.err, errSlow)
 	switch {
 	case slow:
 		text = "The store is slow. " + read + "."
 	case !r.good():
-		text = "The store gives no answer, so who holds what is not known here: " + d.storeError(who, r.err)
+		text = "The store does not answer, so the holders of locks are not known here: " + d.storeError(who, r.err)
 	}
 	if !slow {
 		p.Status = http.StatusServiceUnavailable
@@ -133,7 +133,7 @@ func (d *Dashboard) note(p *page, who visitor, r reading) {
 // storeError is what a visitor sees of an error of the store, which may name its address and its user.
 func (d *Dashboard) storeError(who visitor, err error) string {
 	if id := d.server.ErrorID(err); !who.all(access.Admin) {
-		return "the log of this server has the error, under " + id + "."
+		return "see the log of this server, under " + id + "."
 	}
 	return err.Error()
 }
@@ -331,7 +331,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) *problem {
 	name := r.URL.Query().Get("view")
 	if d.views[name] == nil {
 		return refuse(http.StatusBadRequest, "No such view",
-			"view %.40q is not known: it is one of now, lock, sessions, shards, doctor", name)
+			"view %.40q is not known: use now, lock, sessions, shards or doctor", name)
 	}
 	ctx, leave, err := d.server.Follow(r, who.Principal)
 	if err != nil {
@@ -461,14 +461,14 @@ func ageOf(since, at time.Time) age {
 	case since.IsZero():
 		return age{}
 	case at.Before(since):
-		return age{"by a clock ahead", clockText(since)}
+		return age{"in the future", clockText(since)}
 	}
 	return age{seconds(at.Sub(since)), clockText(since)}
 }
 
 // Text is the age for the end of a line.
 func (a age) Text() string {
-	if a.Ago == "" || a.Ago == "by a clock ahead" {
+	if a.Ago == "" || a.Ago == "in the future" {
 		return a.Ago
 	}
 	return a.Ago + " ago"

@@ -31,10 +31,10 @@ const maxForm = 64 << 10
 
 var (
 	// tooMany does not tell a guesser whether a token is right.
-	tooMany = refuse(http.StatusTooManyRequests, "Too many", "too many tokens from your address were wrong, or you ask "+
-		"for more pages a second than one may: try again in a minute")
+	tooMany = refuse(http.StatusTooManyRequests, "Too many", "too many wrong tokens came from your address, or you ask "+
+		"for too many pages a second: try again in a minute")
 	// notSignedIn is answered by the form to sign in, to a browser.
-	notSignedIn = refuse(http.StatusUnauthorized, "", "no token, or one that is not known; send one: "+
+	notSignedIn = refuse(http.StatusUnauthorized, "", "no token, or an unknown token; send a token: "+
 		"curl -H 'Authorization: Bearer TOKEN' ...")
 )
 
@@ -110,8 +110,8 @@ func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, *
 func (d *Dashboard) acting(w http.ResponseWriter, r *http.Request) (visitor, *problem) {
 	who, p := d.admitted(w, r)
 	if p == nil && !who.form {
-		p = refuse(http.StatusUnauthorized, "Sign in", "forms are for those who sign in; a program that has a token "+
-			"sends it to /v1/requests")
+		p = refuse(http.StatusUnauthorized, "Sign in", "forms need a sign-in; a program that has a token "+
+			"calls /v1/requests")
 	}
 	if p == nil {
 		p = readForm(w, r)
@@ -141,7 +141,7 @@ func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
 	secret := strings.TrimSpace(r.PostForm.Get("secret"))
 	if secret == "" {
 		return refuse(http.StatusForbidden, "Not confirmed", "a browser sends the cookie of a page without TLS to every "+
-			"port of this host, so a form sends the token of %s besides, and there was none: go back, and type it", who.Name())
+			"port of this host, so this form also needs the token of %s: go back and type it", who.Name())
 	}
 	p, known := d.server.Principals().ByToken(secret)
 	own := known && p.Name() == who.Name()
@@ -154,7 +154,7 @@ func (d *Dashboard) confirm(r *http.Request, who visitor) *problem {
 	d.audit(r.Context(), access.Act{
 		Principal: who.Name(), Action: "confirm", Outcome: "unauthenticated", Detail: from(r),
 	})
-	return refuse(http.StatusForbidden, "Not confirmed", "this is no token of %s: go back, and type it again", who.Name())
+	return refuse(http.StatusForbidden, "Not confirmed", "this is not a token of %s: go back and type it again", who.Name())
 }
 
 // askWho answers a browser whose visitor is not signed in: by the form, at the address that it asked for.
@@ -294,8 +294,8 @@ func newCookies(key []byte) (*cookies, error) {
 		key = make([]byte, minKeyLen)
 		rand.Read(key) // it never fails
 	case len(key) < minKeyLen:
-		return nil, fmt.Errorf("dashboard: Options.Key has %d bytes: it must have %d at least, random ones; "+
-			"leave it empty for a key of this process alone", len(key), minKeyLen)
+		return nil, fmt.Errorf("dashboard: Options.Key has %d bytes: it must have at least %d random bytes; "+
+			"leave it empty for a key that only this process has", len(key), minKeyLen)
 	}
 	derived, err := hkdf.Key(sha256.New, key, nil, cookiePurpose, minKeyLen)
 	if err != nil {

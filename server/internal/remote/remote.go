@@ -78,7 +78,7 @@ func (c *Client) Acquire(
 func check(ctx context.Context, q wire.AcquireRequest) error {
 	err := checkName(q.Name)
 	if err == nil && q.Owner == "" {
-		err = text.Invalid("owner is empty: name the holder, for those who look who it is")
+		err = text.Invalid("owner is empty: name the holder; status shows it")
 	}
 	err = cmp.Or(err, checkText("owner", q.Owner), checkText("host", q.Host), checkText("label", q.Label), checkData(q.Data))
 	if err == nil && ctx.Err() != nil {
@@ -104,8 +104,8 @@ func (c *Client) Heartbeat(ctx context.Context, q wire.HeartbeatRequest) (wire.R
 	const op = "heartbeat"
 	err := checkBeat(q.Name, q.Token, q.After)
 	if err == nil && !protocol.FollowsBeat(q.After, q.Next) {
-		err = text.Invalid("next beat %.80q does not follow %.80q: it must begin as that does, up to the dash, "+
-			"and end with 13 new letters or digits", q.Next, q.After)
+		err = text.Invalid("next beat %.80q does not follow %.80q: it must have the same part up to the dash, "+
+			"and then 13 new letters or digits", q.Next, q.After)
 	}
 	if err != nil {
 		return wire.Renewal{}, wrap(op, q.Name, err)
@@ -224,7 +224,7 @@ func (q *Request) validate() error {
 		return text.Invalid("a hand-over is to an owner or to a label: set one of To and ToLabel")
 	}
 	return cmp.Or(
-		checkText("owner to hand over to", q.To), checkText("label to hand over to", q.ToLabel), checkText("name of the asker", q.By),
+		checkText("owner to hand over to", q.To), checkText("label to hand over to", q.ToLabel), checkText("name of the requester", q.By),
 		text.CheckKey("lock name", q.Name, driver.MaxNameLen), text.CheckReason(q.Reason),
 	)
 }
@@ -240,9 +240,9 @@ func checkBeat(name string, token uint64, after string) error {
 	case token == 0:
 		return text.Invalid("token is 0: give the token of the grant")
 	case after == "":
-		return text.Invalid("the beat before is empty: give that of the grant, or of the heartbeat that was confirmed last")
+		return text.Invalid("the previous beat is empty: give the beat of the grant, or of the last confirmed heartbeat")
 	}
-	return text.CheckForm("the beat before", after, maxBeatLen)
+	return text.CheckForm("the previous beat", after, maxBeatLen)
 }
 
 func checkName(name string) error { return text.CheckName("lock name", name, driver.MaxNameLen) }

@@ -513,13 +513,13 @@ func TestRemoteHolderBadInput(t *testing.T) {
 				"owner \"a\\nb\" has U+000A":               acquire("y", "a\nb"),
 				"such names are for records of Tenure":     acquire(driver.OwnPrefix+"x", "us"),
 				"token is 0":                               beat(func(b *wire.HeartbeatRequest) { b.Token = 0 }),
-				"the beat before is empty":                 beat(func(b *wire.HeartbeatRequest) { b.After = "" }),
+				"the previous beat is empty":                 beat(func(b *wire.HeartbeatRequest) { b.After = "" }),
 				"does not follow":                          beat(func(b *wire.HeartbeatRequest) { b.Next = b.After }),
 				"up to the dash":                           beat(func(b *wire.HeartbeatRequest) { b.Next = "OTHER-" + strings.Repeat("A", 13) }),
 				"13 new letters or digits":                 beat(func(b *wire.HeartbeatRequest) { b.Next = term + "-SHORT" }),
-				"end with 13 new letters":                  beat(func(b *wire.HeartbeatRequest) { b.Next = term + "-" + strings.Repeat("_", 13) }),
+				"then 13 new letters":                  beat(func(b *wire.HeartbeatRequest) { b.Next = term + "-" + strings.Repeat("_", 13) }),
 				"data has 262145 bytes: at most 262144":    r.Release(ctx, wire.ReleaseRequest{Name: "x", Token: 1, After: v.Beat, Data: make([]byte, driver.MaxDataLen+1)}, false),
-				"the beat before \"AAAAAAAAAAAAAAAAAAAA\"": r.Release(ctx, wire.ReleaseRequest{Name: "x", Token: 1, After: strings.Repeat("A", 100)}, false),
+				"the previous beat \"AAAAAAAAAAAAAAAAAAAA\"": r.Release(ctx, wire.ReleaseRequest{Name: "x", Token: 1, After: strings.Repeat("A", 100)}, false),
 			} {
 				testutil.Want(t, err, tenure.ErrInvalid)
 				if err == nil || !strings.Contains(err.Error(), what) {
