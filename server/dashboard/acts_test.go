@@ -33,7 +33,7 @@ func TestStepDown(t *testing.T) {
 		if l.Check() == nil {
 			s.Error("the holder goes on")
 		}
-		s.shows(alice, "lock?name=team/x&flash=done", 200, "Done.", "Nobody holds it.")
+		s.shows(alice, "lock?name=team/x&flash=done", 200, "Done.", "It has no holder.")
 
 		// A second visitor who asks a holder sees who was first.
 		if _, err := s.process("web-1").Acquire(s.Context(), "team/y", nil); err != nil {
@@ -84,7 +84,7 @@ func TestReleaseDead(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		s.ends(a, "team/x", "watching", "release-dead team/x web-1 burnt done")
-		s.shows(alice, "lock?name=team/x", 200, "Nobody holds it.", "<bdi>alice</bdi>: web-1 burnt",
+		s.shows(alice, "lock?name=team/x", 200, "It has no holder.", "<bdi>alice</bdi>: web-1 burnt",
 			"released as dead")
 		s.holds("team/y", "web-2")
 		s.want(s.act(alice, "release-dead", "team/y", "1", "reason", "r"), 409, "the holder is alive")
@@ -102,7 +102,7 @@ func TestRevoke(t *testing.T) {
 			"This page shows the result.")
 		time.Sleep(20 * time.Second)
 		s.ends(a, "team/x", "under-way", "revoke team/x hangs done")
-		s.shows(alice, "lock?name=team/x", 200, "Nobody holds it.", "revoked", "<bdi>alice</bdi>: hangs")
+		s.shows(alice, "lock?name=team/x", 200, "It has no holder.", "revoked", "<bdi>alice</bdi>: hangs")
 	})
 }
 

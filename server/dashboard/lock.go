@@ -431,7 +431,7 @@ func draw(history []tenure.Term, l *lock, at time.Time, back time.Duration) *tim
 	}
 	v.ticks(from, at, place)
 	v.Label = fmt.Sprintf("%s from %s to %s, with %s without a holder between them; the table below lists all.",
-		counted(terms, "tenure"), clockText(from), clockText(at), counted(gaps, "gap"))
+		counted(terms, "term"), clockText(from), clockText(at), counted(gaps, "gap"))
 	return v
 }
 
