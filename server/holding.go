@@ -400,7 +400,7 @@ func checkAsk(q wire.AskRequest) error {
 		return problemf(badRequest, "kind %.40q is not known: use step-down, hand-over, release-dead or revoke",
 			q.Kind)
 	case q.Reason == "":
-		return problemf(badRequest, "the reason is empty: say why; the history shows it")
+		return problemf(badRequest, "the reason is empty: write why; the history shows it")
 	case len(q.Reason) > driver.MaxReasonLen:
 		return problemf(badRequest, "the reason has %d bytes: at most %d are allowed", len(q.Reason), driver.MaxReasonLen)
 	case handOver && (q.To == "") == (q.ToLabel == ""):
@@ -440,8 +440,8 @@ func (a *asking) run(ctx context.Context) error {
 		return p
 	}
 	// The store has failed, and may have done what it was told before.
-	return problemf(unknown, "the store cannot be used: whether it was done is not known; "+
-		"send the same call again").of(err)
+	return problemf(unknown, "the store cannot be used: it is not known whether the call was carried out; "+
+		"send it again").of(err)
 }
 
 // same says whether a request is this one, laid by an earlier call, here or by another

@@ -415,7 +415,7 @@ func (s *Server) principalOf(r *http.Request) (access.Principal, error) {
 	case len(headers) == 1:
 		scheme, secret, _ := strings.Cut(headers[0], " ")
 		if !strings.EqualFold(scheme, "Bearer") {
-			return access.Principal{}, problemf(unauthenticated, "the Authorization header is none of the scheme Bearer: "+
+			return access.Principal{}, problemf(unauthenticated, "the Authorization header does not have the scheme Bearer: "+
 				"send Authorization: Bearer SECRET")
 		}
 		if p, found := s.o.Principals.ByToken(strings.TrimSpace(secret)); found {
@@ -440,7 +440,7 @@ func (s *Server) stillVerified(r *http.Request) error {
 	now := time.Now()
 	for _, cert := range r.TLS.VerifiedChains[0] {
 		if now.After(cert.NotAfter) {
-			return problemf(unauthenticated, "the client certificate of this connection, or one that has signed it, has "+
+			return problemf(unauthenticated, "the client certificate of this connection, or a certificate of its issuers, has "+
 				"expired: connect with a new one")
 		}
 	}

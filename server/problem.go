@@ -118,8 +118,8 @@ func problemOf(err error) *problem {
 		return problemf(unavailable, "%v: nothing was done; check the record, and which program wrote it",
 			err).after(retryStore)
 	}
-	return problemf(unavailable, "the store cannot be used: nothing was done; ask another "+
-		"server, or again later").after(retryStore).of(err)
+	return problemf(unavailable, "the store cannot be used: nothing was done; try another "+
+		"server, or try again later").after(retryStore).of(err)
 }
 
 // retryStore is when to ask again if the store cannot be used, and retrySoon if that is for
@@ -148,8 +148,8 @@ func lostTo(e *tenure.SupersededError, err error) *problem {
 }
 
 func draining() *problem {
-	return problemf(unavailable, "this server is shutting down, and nothing was done: ask another "+
-		"server, or again in a moment").after(retrySoon)
+	return problemf(unavailable, "this server is shutting down, and nothing was done: try another "+
+		"server, or try again in a moment").after(retrySoon)
 }
 
 // floorMs returns a duration in whole milliseconds, rounded down: for what must not be too

@@ -162,7 +162,7 @@ func actFrom(query, form url.Values) (a act, token uint64, q remote.Request, p *
 	kind := form.Get("kind")
 	i := slices.IndexFunc(acts, func(a act) bool { return a.Kind == kind })
 	if i < 0 {
-		return a, 0, q, bad("kind %.40q: no such request: use step-down, hand-over, release-dead or revoke", kind)
+		return a, 0, q, bad("kind %.40q: unknown request: use step-down, hand-over, release-dead or revoke", kind)
 	}
 	a = acts[i]
 	q.Name, q.Kind, q.Reason = query.Get("name"), a.request, strings.TrimSpace(form.Get("reason"))
@@ -177,7 +177,7 @@ func actFrom(query, form url.Values) (a act, token uint64, q remote.Request, p *
 		p = bad("token %.40q is not a number: start at the page of the lock, which sends the token that it shows",
 			form.Get("token"))
 	case q.Reason == "":
-		p = bad("the reason is empty: say why; the history shows it")
+		p = bad("the reason is empty: write why; the history shows it")
 	case a.To && q.To == "" && q.ToLabel == "":
 		p = bad("a hand-over needs a target: name an owner, or a label")
 	case a.To && q.To != "" && q.ToLabel != "":

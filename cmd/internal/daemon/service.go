@@ -164,8 +164,8 @@ func (f *serviceFlags) proxies() ([]netip.Prefix, error) {
 		case err != nil:
 			return nil, flags.Usage("--trusted-proxies %.60q is not a network: write 10.0.0.0/8, or the address of a proxy", text)
 		case network.Bits() == 0:
-			return nil, flags.Usage("--trusted-proxies %.60q is everybody, who could then call under any address: name the "+
-				"networks of the proxies", text)
+			return nil, flags.Usage("--trusted-proxies %.60q covers all clients, which could then claim any address: name "+
+				"the networks of the proxies", text)
 		}
 		all = append(all, network.Masked())
 	}

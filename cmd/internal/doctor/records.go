@@ -75,8 +75,8 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 			all = append(all, fmt.Sprintf("%q: %s", key, unreadable[key]))
 		}
 		p.Tell(driver.Warn("records", "%d of %d records cannot be read: %s", len(unreadable), seen, some(all)).
-			Advise("such a lock can neither be taken nor released: another version of Tenure, or another " +
-				"program, has written it; delete it when nobody uses it"))
+			Advise("such a lock can be neither taken nor released: another version of Tenure, or another " +
+				"program, has written it; delete it when no program uses it"))
 	}
 	p.sides(sides)
 	p.drift(holders)
@@ -124,12 +124,12 @@ func (p *Patient) sides(all map[string]*sides) {
 		}
 	}
 	if locks > 0 {
-		p.Tell(driver.OK("readers and writers", "%d of these locks, %d processes reading", locks, readers))
+		p.Tell(driver.OK("readers and writers", "%d of these locks, %d processes readinging", locks, readers))
 	}
 	if len(lost) > 0 {
 		p.Tell(driver.Warn("readers and writers", "the number of slots is not stored: %s", some(lost)).
-			Advise("nobody can write there: somebody has deleted the record NAME:readers; stop all that " +
-				"uses the lock, and delete NAME:gate and all of NAME:read/* too"))
+			Advise("no writer can take the lock, because the record NAME:readers was deleted; stop all " +
+				"programs that use the lock, and delete NAME:gate and all of NAME:read/*, too"))
 	}
 }
 
@@ -167,9 +167,9 @@ func (p *Patient) silent(ctx context.Context, store driver.Store, begun time.Tim
 	}
 	if len(silent) > 0 {
 		p.Tell(driver.Warn("holders", "no heartbeat for two periods: %s", some(silent)).
-			Advise("they are dead, paused or cut off. Whoever waits gets the lock when the lease has run " +
-				"out; jobs that look just once (--wait 0) find it held until somebody has waited: run " +
-				"tenure reap for those"))
+			Advise("they are dead, paused or cut off. A waiting process gets the lock when the lease has " +
+				"run out; jobs that try only once (--wait 0) find it held until a process has waited: run " +
+				"tenure reap for them"))
 	}
 }
 

@@ -105,7 +105,7 @@ func (p *Patient) identity(ctx context.Context, store driver.Store) {
 	case id == NoIdentity:
 		p.Tell(driver.OK("identity", "%s has %s: the first command that takes a lock creates it", shown, id))
 	default:
-		p.Tell(driver.OK("identity", "%s of %s: hosts that exclude each other show the same identity", id, shown))
+		p.Tell(driver.OK("identity", "%s of %s: hosts that exclude each other show the same identity identity", id, shown))
 	}
 }
 

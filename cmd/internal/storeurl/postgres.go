@@ -27,8 +27,8 @@ func postgres() *engine {
 	e := forPgx(
 		parameter{name: "table", preset: pgstore.DefaultTable, read: func(_ *place, value string) (string, error) {
 			if _, err := pgstore.Schema(value); err != nil {
-				return "", errors.New("table= is no name of a table: write letters, digits and underscores, at most 55, " +
-					"with a schema and a dot before it if need be")
+				return "", errors.New("table= is not a table name: write at most 55 letters, digits and underscores, " +
+					"after a schema and a dot if the table has a schema")
 			}
 			return value, nil
 		}},

@@ -389,8 +389,8 @@ func invisible(what, text string) error {
 		position++
 		outside := i < begin || i >= begin+len(trimmed)
 		if outside || unicode.IsControl(r) {
-			return fmt.Errorf("%s has %q at position %d of %d: remove it; a Secret is made with echo -n, "+
-				"and an env file has no CR at the ends of its lines", what, r, position, utf8.RuneCountInString(text))
+			return fmt.Errorf("%s has %q at position %d of %d: remove it; use echo -n to make a Secret, "+
+				"and leave no CR at the end of a line in an env file", what, r, position, utf8.RuneCountInString(text))
 		}
 	}
 	return nil
