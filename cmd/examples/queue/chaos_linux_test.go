@@ -112,13 +112,13 @@ func (q *queue) check() {
 		q.t.Fatal(err)
 	}
 	defer rows.Close()
-	type tenure struct {
+	type term struct {
 		token  int
 		worker string
 		last   int // the number of the job that was done last
 		most   int
 	}
-	tenures := map[string]tenure{}
+	terms := map[string]term{}
 	effects, again, changes := 0, 0, 0
 	for rows.Next() {
 		var partition, worker string
@@ -127,9 +127,9 @@ func (q *queue) check() {
 			q.t.Fatal(err)
 		}
 		effects++
-		now, begun := tenures[partition]
+		now, begun := terms[partition]
 		if !begun {
-			now = tenure{token: token, worker: worker, last: -1, most: -1}
+			now = term{token: token, worker: worker, last: -1, most: -1}
 		}
 		what := fmt.Sprintf("partition %s: job %d by %s under token %d comes after job %d by %s under token %d",
 			partition, number, worker, token, now.last, now.worker, now.token)
@@ -149,7 +149,7 @@ func (q *queue) check() {
 		if number <= now.most {
 			again++
 		}
-		tenures[partition] = tenure{token, worker, number, max(now.most, number)}
+		terms[partition] = term{token, worker, number, max(now.most, number)}
 	}
 	if err := rows.Err(); err != nil {
 		q.t.Fatal(err)
@@ -162,7 +162,7 @@ func (q *queue) check() {
 	q.t.Logf("%d jobs, %d of them done again after a crash; %d changes of owners", jobs, again, changes)
 }
 
-// queue is one that processes work on.
+// queue is the queue that the processes work on.
 type queue struct {
 	t         *testing.T
 	db        *sql.DB

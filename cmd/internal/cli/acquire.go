@@ -202,8 +202,8 @@ func clockText(t time.Time) string {
 
 func formatToken(token uint64) string { return strconv.FormatUint(token, 10) }
 
-// outer is the tenure under which this process was started, by its environment: see
-// [command.environment]. It ends only when this process has. The zero value is none.
+// outer is the term under which this process was started, by its environment: see
+// [command.environment]. It ends only after this process. The zero value means no term.
 type outer struct {
 	lock, owner string
 	token       uint64
@@ -442,8 +442,8 @@ func (s *slots) differ(n int) error {
 
 func (s *slots) waiting() string { return fmt.Sprintf("waiting for a slot of %q", s.Name()) }
 
-// announceAgain is how often people are told again of what several hold: it costs a look at
-// each slot.
+// announceAgain is how often the holders of slots are reported again: each report reads
+// every slot.
 const announceAgain = 5 * time.Second
 
 func (*slots) again() time.Duration          { return announceAgain }

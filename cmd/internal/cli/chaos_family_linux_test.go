@@ -18,7 +18,7 @@ import (
 
 // family starts everything that is hard to find again, and has all of it write
 // to one file without end: a job in the background, a session of its own, an
-// orphan by double fork, and one that takes no notice of SIGTERM.
+// orphan by double fork, and a process that ignores SIGTERM.
 const family = `
 beat() { while :; do echo "$1" >>"$DIR/log"; sleep 0.1; done; }
 if [ -n "$1" ]; then beat "$1"; fi
@@ -76,7 +76,7 @@ func TestFamilyIsGoneBeforeSuccessor(t *testing.T) {
 				if status := first.status(); status != tc.status {
 					t.Errorf("the first one ended with status %d, want %d", status, tc.status)
 				}
-				time.Sleep(300 * time.Millisecond) // for whoever might still write
+				time.Sleep(300 * time.Millisecond) // for processes that might still write
 				if now := len(s.read("log")); now != after {
 					t.Errorf("the file grew from %d to %d bytes after all", after, now)
 				}
@@ -202,7 +202,7 @@ wait
 `
 
 // TestNested does away with a holder, or its guardian, inside of the namespace
-// of another tenure, which is none of its own.
+// of another command under tenure run, which does not own it.
 func TestNested(t *testing.T) {
 	enginetest.MakeVerify(t)
 	t.Parallel()
@@ -260,7 +260,7 @@ func testNested(s *harness, wrapper []string, victim string) {
 		t.Errorf("the holder ended with status %q; it said %s", status, s.read("said"))
 	}
 	if n := bystanders(); n != 60 {
-		t.Errorf("%d of 60 processes are left that are none of the holder's", n)
+		t.Errorf("%d of 60 processes are left that do not belong to the holder", n)
 	}
 	for _, pid := range s.left("BYSTANDER=" + s.mark) {
 		_ = syscall.Kill(pid, syscall.SIGTERM)

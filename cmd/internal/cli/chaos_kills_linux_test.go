@@ -86,7 +86,7 @@ func TestKubernetesKilledAtAnyTime(t *testing.T) {
 const (
 	// killGrace is how long a dead holder's lock stays held.
 	killGrace = 500 * time.Millisecond
-	// killLease is one that no round waits for; killShort is waited for where a death is
+	// No round waits for killLease to run out; rounds wait for killShort where a death is
 	// not proved.
 	killLease, killShort = 2 * time.Minute, 4 * time.Second
 	// killBound is when the successor is too late, however busy the machine is.
@@ -267,12 +267,12 @@ func (k *kills) settled(before *int) {
 func (k *kills) ends(p *process) {
 	k.t.Helper()
 	if status := p.status(); status != 0 {
-		k.t.Errorf("one that was not killed ended with status %d", status)
+		k.t.Errorf("a process that was not killed ended with status %d", status)
 	}
 	k.await("the end of all guardians", func() bool { return len(k.left(markName+"="+k.mark)) == 0 })
 }
 
-// judge looks at the tenures of a round. The last one is the successor's, who has released.
+// judge checks the terms of a round. The last one is the successor's, who has released.
 // It returns the one before, if that is of this round.
 func (k *kills) judge(killed time.Time, successor uint64) (dead tenure.Term) {
 	k.t.Helper()
@@ -290,7 +290,7 @@ func (k *kills) judge(killed time.Time, successor uint64) (dead tenure.Term) {
 		dead = list[1]
 	}
 	if n := successor - k.latest.Token; n > 2 {
-		k.t.Errorf("%d tenures in a round of two", n)
+		k.t.Errorf("%d terms in a round of two", n)
 	}
 	k.latest = list[0]
 	if early := dead.Until.Sub(killed); dead.End == tenure.EndCrashed && early < killGrace {

@@ -62,8 +62,8 @@ func leadersFailOver(t *testing.T, s *harness) {
 	}
 }
 
-// TestTenRequestersByCommand has ten processes ask at once: one request is laid, and
-// the others are told of it.
+// TestTenRequestersByCommand has ten processes ask at once: one request is written, and
+// the others are reported as already made.
 func TestTenRequestersByCommand(t *testing.T) { eachStore(t, tenRequestersByCommand) }
 
 func tenRequestersByCommand(t *testing.T, s *harness) {
@@ -154,7 +154,7 @@ func check(t *testing.T, err error) {
 }
 
 // TestLeadOutlivesAReplacement replaces the program of a candidate that led
-// before, and of one that has only waited so far.
+// before, and of a candidate that has only waited so far.
 func TestLeadOutlivesAReplacement(t *testing.T) {
 	t.Parallel()
 	for _, r := range replacements {

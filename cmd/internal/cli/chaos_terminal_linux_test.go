@@ -87,7 +87,7 @@ func (s *harness) grows() {
 
 // ticking is in bash, which forks. A shell that starts sleep by vfork waits for it in the
 // kernel, where no signal stops it, and if Ctrl-Z stops the child before its own program
-// has begun, nobody is told of a stopped job.
+// has begun, the shell reports no stopped job.
 const ticking = `bash -c 'while :; do echo x >>"$DIR/log"; sleep 0.1; done'`
 
 func TestTerminalWaiting(t *testing.T) {
@@ -157,8 +157,8 @@ func TestTerminalStopped(t *testing.T) {
 	}
 }
 
-// TestTerminalLeftovers has a command leave something behind: Ctrl-C tells that to
-// stop, which takes no notice of Ctrl-C itself, and kills it when it comes again.
+// TestTerminalLeftovers has a command leave a process behind: Ctrl-C asks that process
+// to stop, though it ignores Ctrl-C itself, and a second Ctrl-C kills it.
 func TestTerminalLeftovers(t *testing.T) {
 	enginetest.MakeVerify(t)
 	t.Parallel()

@@ -40,8 +40,8 @@ func (f *sweepCmd) Run(c *console) error {
 	if f.ReleasedBefore == nil {
 		return f.sessions(c, v)
 	}
-	keeper, ok := v.store.(driver.TokenRetainer)
-	if !f.DryRun && !f.RestartTokens && (!ok || !keeper.KeepsTokens()) {
+	preserving, ok := v.store.(driver.TokenRetainer)
+	if !f.DryRun && !f.RestartTokens && (!ok || !preserving.KeepsTokens()) {
 		return usage("--released-before also deletes the tokens of the locks in this store: they begin at 1 again, " +
 			"and a fence that remembers a higher one refuses them; write --restart-tokens to accept that")
 	}

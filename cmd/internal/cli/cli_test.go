@@ -110,7 +110,7 @@ func TestPauseDoubles(t *testing.T) {
 		{time.Second, 7, time.Minute},
 		{time.Second, 1 << 40, time.Minute},
 		{0, 1000, 0},
-		{time.Hour, 3, time.Hour}, // whoever asks for more gets it
+		{time.Hour, 3, time.Hour}, // a longer pause that was asked for stays
 	} {
 		l := leadCmd{Pause: tc.pause}
 		if d := l.pause(tc.failures); d != tc.want {
@@ -119,8 +119,7 @@ func TestPauseDoubles(t *testing.T) {
 	}
 }
 
-// A character of Chinese takes two columns, and one that is combined with
-// another takes none.
+// A Chinese character takes two columns, and a combining character takes none.
 func TestWideCharacters(t *testing.T) {
 	lines := layout([][]string{
 		{"LOCK", "STATE", "OWNER"}, {"東京", "held", "a"}, {"e\u0301te\u0301", "held", "b"}, {"x", "held", "c"},
@@ -137,7 +136,7 @@ func TestWideCharacters(t *testing.T) {
 	}
 }
 
-// A parser that mended such a name would make one lock of two.
+// A parser that repaired such a name would make one lock of two.
 func TestInvalidUTF8IsRefused(t *testing.T) {
 	for _, head := range [][]string{{"run", "z\xfe"}, {"status", "--store", "sqlite:b\xff.db"}} {
 		err := execute(newConsole(os.Stdout, os.Stderr), head, operands{given: true, words: []string{"true"}})

@@ -43,7 +43,7 @@ type job struct {
 type command struct {
 	console  *console
 	signals  *signals
-	manager  *manager // nil: there is none
+	manager  *manager // nil without a manager
 	location storeurl.Location
 	store    driver.Store
 	client   *tenure.Client
@@ -124,8 +124,8 @@ func (j *job) open(c *console, rest operands) (*command, error) {
 // on has the command run under a lock.
 func (t *command) on(name string) { t.lock, t.target, t.begun = name, lock{t, name}, time.Now() }
 
-// warnOfName tells whoever takes a plain lock that it is, by its name, one of those that
-// another command is made of. It may be meant: it keeps that command out.
+// warnOfName warns a caller that takes a plain lock under a name that another command
+// derives. The caller may intend it: it keeps that command out.
 func (t *command) warnOfName() {
 	if base := text.Base(t.lock); base != t.lock {
 		t.console.warn("%q is a lock name that tenure itself derives from %q, for once, every, --slots, --shared, --exclusive, "+
@@ -139,7 +139,7 @@ func (t *command) close() {
 	patience := 3 * t.client.Options().RequestTimeout
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_ = t.client.Close(ctx) // a lease that is left has been told of
+	_ = t.client.Close(ctx) // a lease that is left was reported
 	t.manager.close()
 	t.identify.Do(func() {}) // begins no more
 	t.identified.Wait()
@@ -158,7 +158,7 @@ func (t *command) onEvent(e tenure.Event) {
 		t.identify.Do(func() { t.identified.Go(t.identifyStore) })
 	case tenure.EventWaiting:
 		if e.Lock != t.target.Name() {
-			break // it is a part of it, of which nothing is announced
+			break // it is a part of another lock, and is not announced
 		}
 		select {
 		case t.waiting <- struct{}{}:
@@ -176,8 +176,8 @@ func (t *command) identifyStore() {
 	_, _ = doctor.Identify(ctx, t.store)
 }
 
-// sayStore says once which store this is, to whoever waits: two hosts that should keep each
-// other out compare it.
+// sayStore reports once which store this is while the command waits: an operator compares it
+// for two hosts that should exclude each other.
 func (t *command) sayStore(ctx context.Context) {
 	t.storeSaid.Do(func() {
 		ctx, cancel := context.WithTimeout(ctx, t.client.Options().RequestTimeout)
@@ -198,9 +198,9 @@ func (t *command) environment(lease *tenure.Lease) []string {
 }
 
 // release releases the lock after its command has ended, and returns the loss
-// that only the release has brought to light, if another holder came in
-// between. A signal ends the waiting for the store's answer, and is kept for
-// whoever would go on otherwise. If the command has failed by itself, failed says how.
+// that only the release has revealed, if another holder came in
+// between. A signal ends the wait for the store's answer; a caller that would continue
+// still receives it. If the command has failed by itself, failed says how.
 func (t *command) release(lease *tenure.Lease, failed error) (superseded error) {
 	ctx, stop := t.signals.cancel(context.Background())
 	defer stop()
@@ -301,8 +301,8 @@ func limits(lease *tenure.Lease, grace time.Duration) (guard.Limits, bool) {
 	return limitsAt(now, lease.Remaining(), grace)
 }
 
-// limitsAt is limits for a lease of which so much remains at an instant. Half of the
-// grace is left to the command for stopping, and half of it to the killing.
+// limitsAt returns the limits for a lease whose remaining time at now is given. The
+// command may use half of the grace to stop; the other half is for killing it.
 func limitsAt(now guard.Instant, remaining, grace time.Duration) (guard.Limits, bool) {
 	if remaining <= 0 {
 		return guard.Limits{}, false
@@ -359,7 +359,7 @@ func (r *running) sweep(sig syscall.Signal) bool {
 	case !r.left.Load() || sig != syscall.SIGINT && sig != syscall.SIGQUIT && sig != syscall.SIGTERM:
 		return false
 	case !r.swept.Swap(true):
-		r.guard.Stop(guard.Now().Add(unhurried)) // it has the time that it takes, as a command has
+		r.guard.Stop(guard.Now().Add(unlimited)) // it may take any time, as a command may
 	case sig == syscall.SIGTERM:
 		return false
 	default:
@@ -368,12 +368,12 @@ func (r *running) sweep(sig syscall.Signal) bool {
 	return true
 }
 
-// unhurried is longer than any lease.
-const unhurried = 100 * 365 * 24 * time.Hour
+// unlimited is longer than any lease.
+const unlimited = 100 * 365 * 24 * time.Hour
 
-// hold runs the command under the lease, and returns when nothing is left of
-// it and of what it has started. It does not release the lease. The context is the
-// lease's, or one that ends before it.
+// hold runs the command under the lease, and returns when the command and all
+// processes that it started have ended. It does not release the lease. The context is the
+// lease's, or a context that ends before it.
 func (t *command) hold(ctx context.Context, lease *tenure.Lease) (outcome, error) {
 	begun := time.Now()
 	grace := t.client.Options().Grace
@@ -648,7 +648,7 @@ func (f *crashedCmd) Run() error {
 	if err != nil {
 		return storeFailed(err)
 	}
-	defer func() { _ = store.Close() }() // what was written is confirmed, or told of
+	defer func() { _ = store.Close() }() // every write was confirmed, or its failure reported
 	client, err := tenure.New(store, &options)
 	if err != nil {
 		return usage("%w", err)

@@ -31,7 +31,7 @@ import (
 var completionScripts embed.FS
 
 // completeWord is the hidden command that the scripts call, with the words
-// behind the program's name, up to the one that is being written.
+// after the program's name, up to the word that is being written.
 const completeWord = "__complete"
 
 type completionCmd struct {
@@ -50,8 +50,8 @@ func (f *completionCmd) Run(c *console) error {
 
 var shells = []string{"bash", "fish", "zsh"}
 
-// candidates are the words that can stand for the last of the given ones. There are none
-// where a file may stand, or nobody knows: the shell completes files then.
+// candidates returns the words that can complete the last of the given words. It returns
+// no words where a file or an unknown word may follow: the shell then completes files.
 func candidates(words []string) []string {
 	if len(words) == 0 || slices.Contains(words[:len(words)-1], "--") {
 		return nil
@@ -60,7 +60,7 @@ func candidates(words []string) []string {
 	if err != nil {
 		return nil
 	}
-	var apart []string // "--flag=value" as two words, of which the second one begins with "="
+	var apart []string // "--flag=value" as two words; the second word begins with "="
 	for _, w := range words {
 		if at := strings.Index(w, "="); at > 0 && w[0] == '-' {
 			apart, w = append(apart, w[:at]), w[at:]
@@ -153,7 +153,7 @@ func names(command *kong.Node) []string {
 	return list
 }
 
-// valueFlag returns the flag of a command that has a value, nil if there is none of that name.
+// valueFlag returns the command's flag of that name if it takes a value, nil otherwise.
 func valueFlag(command *kong.Node, word string) *kong.Flag {
 	for _, f := range command.Flags {
 		if !f.IsBool() && (word == "--"+f.Name || f.Short != 0 && word == "-"+string(f.Short)) {
@@ -217,7 +217,7 @@ func namesIn(url, suffix string) []string {
 	})
 }
 
-// heldBy returns what is shown of the tenures of the lock that is given, each once.
+// heldBy returns what shown returns for the terms of the given lock, each value once.
 func heldBy(url string, given []string, shown func(tenure.Term) string) []string {
 	if len(given) == 0 {
 		return nil

@@ -261,9 +261,9 @@ func (o *outage) last() (time.Time, error) {
 	return o.at, o.err
 }
 
-// troubled says whether the store gave no answer when last heard of, a while ago: an acquire
-// that waits for an answer would have said so again by now, so a look may tell that there are
-// answers again.
+// troubled says whether the last report, a while ago, was that the store did not answer: an
+// acquire that waits for an answer would have repeated it by now, so a read may find that the
+// store answers again.
 func (t *command) troubled() bool {
 	o := t.client.Options()
 	at, err := t.away.last()
@@ -313,9 +313,9 @@ const (
 	asOne = time.Minute
 )
 
-// report hands an event of the client on to whoever reads: the lines of --json, or
-// people; with --verbose the client itself logs it. It is called from the
-// goroutine that extends the command's life, so it must not block.
+// report writes an event of the client as a line of --json, or as text for people;
+// with --verbose the client itself logs it. The goroutine that extends the command's
+// life calls it, so it must not block.
 func (t *command) report(e tenure.Event) {
 	c := t.console
 	if c.json && (c.verbose || e.Kind != tenure.EventRenewed) {

@@ -116,7 +116,7 @@ func TestWaitingIsSaidWhenTheStoreAnswersAgain(t *testing.T) {
 	})
 }
 
-// A claim whose answer takes long is not told of as a holder that is waited for.
+// A claim whose answer takes long is not reported as a holder to wait for.
 func TestOwnClaimIsNoHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := faultstore.New(memstore.New(), nil)
@@ -277,7 +277,7 @@ func TestReplacedStoreIsNotTriedAgain(t *testing.T) {
 	w.onEvent(tenure.Event{Kind: tenure.EventStoreError, Lock: "job", Err: driver.Replaced(errors.New("moved"))})
 	told := &outages{console: c}
 	if !told.tell(driver.Replaced(errors.New("moved"))) {
-		t.Error("the store is taken for one that answers")
+		t.Error("the store is taken for a store that answers")
 	}
 	if c.stderr.Close(time.Minute); b.Len() > 0 {
 		t.Errorf("said is %q", b.String())

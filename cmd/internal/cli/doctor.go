@@ -187,13 +187,13 @@ func (f *serverFlags) service() (doctor.Service, error) {
 	return s, err
 }
 
-// token reads the token: from the file that is named, or the one that tenured has made for
-// this user, if there is one.
+// token reads the token from the named file, or from the file that tenured has made for
+// this user, if it exists.
 func (f *serverFlags) token() (string, error) {
 	if f.TokenFile == nil {
 		path, err := tokenfile.Own()
 		if err != nil {
-			return "", nil //nolint:nilerr // there is none, which the doctor tells
+			return "", nil //nolint:nilerr // there is no token, which the doctor reports
 		}
 		secret, err := tokenfile.Secret(path)
 		if errors.Is(err, os.ErrNotExist) {

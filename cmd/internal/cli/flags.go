@@ -113,8 +113,8 @@ func check(o tenure.Options, names ...string) error {
 	})
 }
 
-// checkTaken is check for a name that is to be taken, for which there are stricter
-// rules than for one that is looked at.
+// checkTaken is check for the name of a lock to take, for which the rules are stricter
+// than for a name that is only read.
 func checkTaken(o tenure.Options, name string) error {
 	return refused(o, func(ctx context.Context, client *tenure.Client) error {
 		_, err := client.TryAcquire(ctx, name, nil)
@@ -176,9 +176,9 @@ func (f *storeFlags) client(c *console, options *tenure.Options, plan *notifyPla
 	return clientAt(c, at, options, plan)
 }
 
-// reader is client for a command that shows what is there. It is nil if nothing can be in the
-// file of this user, since there is none yet; one that was named must be there. Who watches
-// waits for it.
+// reader is client for a command that only reads. It is nil if this user's file does not
+// exist yet, so that there is nothing to show; a named file must exist. A command that
+// watches waits for the file.
 func (f *storeFlags) reader(c *console, watches bool) (*storeClient, error) {
 	at, err := f.location(c)
 	if err != nil {
@@ -216,7 +216,7 @@ func openStore(c *console, at storeurl.Location, options *tenure.Options, plan *
 	closeNotifier := plan.open(c, at, options)
 	shut = func() {
 		closeNotifier()
-		_ = store.Close() // every write was confirmed, or told of
+		_ = store.Close() // every write was confirmed, or its failure reported
 	}
 	if client, err = tenure.New(store, options); err != nil {
 		shut()
@@ -247,7 +247,7 @@ func (f notifyFlags) asked() (*notifyPlan, error) {
 		text, name = *f.Notify, "--notify"
 	}
 	if text == "" && f.Notify == nil {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // without notifications
 	}
 	wrong := func(why string) (*notifyPlan, error) {
 		return nil, usage("%s %.100q: %s: write IP:PORT, such as 192.0.2.7:4711; :PORT or :0 for the address "+

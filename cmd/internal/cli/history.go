@@ -107,8 +107,8 @@ func (h *historyCmd) print(c *console, lock string, list []tenure.Term) {
 	}
 }
 
-// readersWriters prints the history of each lock of one for readers and writers that was held, of
-// its writers first. It returns false if there is none of that name.
+// readersWriters prints the history of each lock of a readers-writer lock that was held, its
+// writers' first. It returns false if no such lock has that name.
 func (h *historyCmd) readersWriters(ctx context.Context, c *console, client *tenure.Client) (found bool, err error) {
 	st, err := readersWritersStatus(ctx, client, h.Name)
 	if err != nil || st.Slots == 0 {
@@ -320,9 +320,9 @@ type holding struct {
 	certain bool
 }
 
-// during returns the tenures of a history, the newest first, that fall into a span
-// of time, by the wall clocks of the holders. It is not all if there is a hole in
-// the history then, or if it begins later.
+// during returns the terms of a history, newest first, that fall into a span of time,
+// by the wall clocks of the holders. All is false if the history has a gap there, or
+// begins later.
 func during(history []tenure.Term, s span) (found []holding, all bool) {
 	first, ok, certain := tenure.HolderAt(history, s.from)
 	all = ok || certain

@@ -67,7 +67,7 @@ const (
 
 // TestKubernetesService has an API server take the manifests of the lock service, as they
 // are but for the namespace, and with each field known to it. The role for the store is the
-// one that tenure prints.
+// role that tenure prints.
 func TestKubernetesService(t *testing.T) {
 	kubeconfig := enginetest.Shared(t, enginetest.Kubernetes, "kubernetes")
 	namespace := enginetest.KubernetesNamespace(t, kubeconfig)

@@ -64,7 +64,7 @@ func (o *operator) ask(ctx context.Context, client *tenure.Client) error {
 	return client.StepDown(ctx, o.lock, &options)
 }
 
-// successor is who is to have the lock next: an owner, or whoever has a label; anybody if
+// successor is the next holder: an owner, or any process with a label; any process if
 // both are empty.
 type successor struct{ owner, label string }
 
@@ -137,7 +137,7 @@ type party struct {
 type result struct {
 	Lock   string   `json:"lock"`
 	Result string   `json:"result"`
-	Holder *party   `json:"holder,omitempty"` // the one that was asked
+	Holder *party   `json:"holder,omitempty"` // the holder that was asked
 	Next   *party   `json:"next,omitempty"`   // the present holder
 	Took   *float64 `json:"took_seconds,omitempty"`
 	After  *float64 `json:"next_after_seconds,omitempty"`

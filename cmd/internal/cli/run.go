@@ -302,8 +302,8 @@ func (t *command) standBack(parent context.Context) error {
 	return nil
 }
 
-// interrupted says that whoever sits at the terminal has ended the command by
-// a key, which did not reach this process, or that the terminal is gone.
+// interrupted says that the user at the terminal has ended the command with a key,
+// which did not reach this process, or that the terminal is gone.
 func (o outcome) interrupted() bool {
 	switch o.status() {
 	case 128 + int(syscall.SIGINT), 128 + int(syscall.SIGQUIT):

@@ -78,7 +78,7 @@ func TestZooKeeperScripts(t *testing.T) {
 	})
 }
 
-// guardedZooKeeper starts a ZooKeeper of which users have a part each.
+// guardedZooKeeper starts a ZooKeeper whose users have a part each.
 func guardedZooKeeper(t *testing.T) string {
 	t.Helper()
 	server := enginetest.StartZooKeeper(t, 1, "forceSync=no")[0]
@@ -145,8 +145,8 @@ func TestVersitygwScripts(t *testing.T) {
 
 // TestPostgresScripts runs the scripts of testdata/postgres, and those of testdata that are
 // for any store. STORE has its table, on which its role has the least rights. With
-// &table=$TABLE behind it DATABASE names one that is the script's own to make; table others
-// there is of another program. GUARDED is the host of a server that asks for passwords: see
+// &table=$TABLE after it DATABASE names a table that the script itself makes; table others
+// there belongs to another program. GUARDED is the host of a server that asks for passwords: see
 // guardedPostgres.
 func TestPostgresScripts(t *testing.T) {
 	database := enginetest.Database(t, enginetest.PostgreSQL(t))

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	scripts.Main(m, map[string]func(){
 		"tenure":  func() { os.Exit(cli.Main(os.Args[1:])) },
 		"worker":  scripts.Program(worker),
-		"keeper":  scripts.Program(keeper),
+		"session": scripts.Program(session),
 		"deface":  scripts.Program(deface),
 		"spoil":   scripts.Program(spoil),
 		"scrape":  scripts.Program(scrape),

@@ -67,12 +67,12 @@ func worker() error {
 	})
 }
 
-// keeper holds locks under one session, until SIGINT:
+// session holds locks under one session, until SIGINT:
 //
-//	keeper [FLAG...] LOCK...
+//	session [FLAG...] LOCK...
 //
 // It prints a line when it has all of them, and one for each that has ended.
-func keeper() error {
+func session() error {
 	owner := flag.String("owner", "", "")
 	lease := flag.Duration("lease", 3*time.Second, "")
 	flag.Parse()
@@ -189,7 +189,7 @@ const hostile = "\x1b[31mPWN\x1b]0;title\a\x1b[2J\nfake  held  root\rover\u202eb
 //	deface [-lease DURATION] [-age DURATION] [-drift LOCK]
 //
 // With a lease, a record that is held gets that, so that it runs out soon; with an
-// age, one that was released was so that much earlier. The holder of LOCK keeps a
+// age, a record that was released was released that much earlier. The holder of LOCK keeps a
 // bound of a thousandth for clocks.
 func deface() error {
 	lease := flag.Duration("lease", 0, "")

@@ -267,7 +267,7 @@ type unowned struct {
 	Partitions int    `json:"partitions"`
 }
 
-// lookAtGroup reads what the records of a group show. One that never was has
+// lookAtGroup reads what the records of a group show. A group that never existed has
 // no partitions.
 func lookAtGroup(ctx context.Context, client *tenure.Client, group string) (groupView, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)

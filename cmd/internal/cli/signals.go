@@ -80,9 +80,9 @@ func (s *signals) to(f func(syscall.Signal)) (stop func()) {
 }
 
 // cancel returns a context that the first signal that ends a program ends, with a signaled for its
-// cause. After stop, signals wait for whoever takes them next. Stop returns the
-// signal that came, or 0: it may have come when all was done, and nobody else hears
-// of it.
+// cause. After stop, signals wait for the next caller that takes them. Stop returns the
+// signal that came, or 0: it may have come when all was done, and is not reported
+// anywhere else.
 func (s *signals) cancel(parent context.Context) (ctx context.Context, stop func() syscall.Signal) {
 	ctx, cancel := context.WithCancelCause(parent)
 	var first syscall.Signal

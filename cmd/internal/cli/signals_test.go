@@ -17,7 +17,7 @@ import (
 )
 
 // A signal that comes at the end of a step ends the campaign, or is there for the
-// next step: whoever sent it waits for the end.
+// next step: its sender waits for the end.
 func TestNoSignalIsLostBetweenSteps(t *testing.T) {
 	store := memstore.New()
 	open := func(owner string) *tenure.Client {

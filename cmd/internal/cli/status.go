@@ -74,8 +74,7 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 	return f.finish(c, rows)
 }
 
-// finish prints the rows, and ends with the status of the one that there is if that was asked
-// for.
+// finish prints the rows, and with --exit-code ends with the status of the only row.
 func (f *statusCmd) finish(c *console, rows []row) error {
 	if f.ExitCode && len(rows) != 1 {
 		return usage("--exit-code needs one lock, and %q consists of %d: name one of them, such as %q",
@@ -123,7 +122,7 @@ type row struct {
 	semaphore string // that it is part of, "" if it is a lock
 	slot      *int   // that it is, nil if it is the record of how many there are
 	slots     int    // how many there are, 0 if it is not known
-	readersOf string // the lock for readers and writers that it is part of, "" if it is none
+	readersOf string // the lock for readers and writers that it is part of, "" otherwise
 	side      string // "writer" or "reader", "" if it is the record of how many slots there are
 }
 
@@ -424,7 +423,7 @@ func partsOf(ctx context.Context, client *tenure.Client, name string) ([]row, er
 	return append(rows, rowOf(size)), err
 }
 
-// rowsOf reads locks, each of which can be read.
+// rowsOf reads locks. Each of them must be readable.
 func rowsOf(ctx context.Context, client *tenure.Client, names ...string) (rows []row, err error) {
 	list, errs := client.Statuses(ctx, names, nil)
 	for _, st := range list {
@@ -472,8 +471,8 @@ func (r row) stateText() string {
 	return r.state
 }
 
-// readersWritersOf returns the rows of a lock for readers and writers, none if there is none of
-// that name: the gate, who reads, and how many slots there are.
+// readersWritersOf returns the rows of a lock for readers and writers: the gate, the readers,
+// and the number of slots. It returns no rows if no such lock has that name.
 func readersWritersOf(ctx context.Context, client *tenure.Client, name string) ([]row, error) {
 	st, err := readersWritersStatus(ctx, client, name)
 	if err != nil || st.Slots == 0 {
@@ -486,8 +485,8 @@ func readersWritersOf(ctx context.Context, client *tenure.Client, name string) (
 	return rows, err
 }
 
-// readersWritersStatus returns what the records of the lock show. It has no slots if there is none
-// of that name.
+// readersWritersStatus returns what the records of the lock show. It has no slots if no such
+// lock has that name.
 func readersWritersStatus(ctx context.Context, client *tenure.Client, name string) (rwlock.Status, error) {
 	l, err := rwlock.New(client, name, nil)
 	if err != nil {
@@ -500,8 +499,8 @@ func readersWritersStatus(ctx context.Context, client *tenure.Client, name strin
 	return st, err
 }
 
-// sideOf returns which side of which lock a row is, "" if it is none: the gate's holder
-// writes, or waits to, and a slot's reads.
+// sideOf returns the readers-writer lock and the side that a row belongs to, "" if there is
+// no such lock: the gate's holder writes, or waits to, and a slot's holder reads.
 func sideOf(lock string) (name, side string, slot *int) {
 	if name, ok := rwlock.ParseGateName(lock); ok {
 		return name, "writer", nil
@@ -519,7 +518,7 @@ type watched[T any] struct {
 	look    func() (T, error)
 	text    func(T, style) string // of all of it, for a terminal
 	items   func(T) []item        // whose changes are written elsewhere
-	gone    func(key string) item // what to write of one that there is no more; nil: nothing
+	gone    func(key string) item // what to write about a key that is gone; nil: nothing
 }
 
 // item is a part of what is watched.

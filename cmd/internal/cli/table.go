@@ -136,7 +136,7 @@ var (
 	}
 )
 
-// screenWidth is that of the terminal that standard output is, 0 if it is none.
+// screenWidth returns the width of the terminal, 0 if standard output is not a terminal.
 func (c *console) screenWidth() int {
 	if width, _, err := term.GetSize(c.screen); err == nil && c.screen >= 0 {
 		return max(width, 0)
@@ -162,10 +162,9 @@ func (c column) elastic(least int) int {
 	return 0
 }
 
-// layout lays a table out, with its head, as lines of text that can be printed and have room
-// in a width: columns that are empty in each line are left out first, then texts shortened,
-// then columns left out that are less needed. What has no room then is cut off by the caller.
-// A width of 0 has room for all.
+// layout formats a table, with its head, as printable lines that fit into a width. It first
+// leaves out columns that are empty in every line, then shortens texts, then leaves out less
+// important columns. The caller cuts off what still does not fit. A width of 0 means no limit.
 func layout(cells [][]string, width int) []string {
 	all := make([]column, len(cells[0]))
 	for _, line := range cells {

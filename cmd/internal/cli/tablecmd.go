@@ -141,7 +141,7 @@ func (f *describeTableCmd) Run(c *console) error {
 	return nil
 }
 
-// describedText lays a description out, a property on each line, and behind it what is wrong
+// describedText formats a description: a property on each line, and after it what is wrong
 // with it.
 func describedText(d driver.Description) string {
 	var b strings.Builder
@@ -198,7 +198,7 @@ func (f *policyCmd) Run(c *console) error {
 	return nil
 }
 
-// store returns one that asks its engine nothing, or else one of DynamoDB.
+// store returns a store that sends its engine no request, or else a store on DynamoDB.
 func (f *policyCmd) store(ctx context.Context, at storeurl.Location, o *driver.PolicyOptions) (driver.Store, error) {
 	o.Unasked = "no request was sent"
 	if at.Scheme() == "dynamodb" && !f.Offline {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// certificates are the files of TLS, which are read again when they have changed. A file
-// that has become bad leaves what there is in use, and is told of.
+// certificates are the TLS files, which are read again when they have changed. If a changed
+// file is not valid, that is logged, and the previous files stay in use.
 type certificates struct {
 	cert, key, clientCA string
 	log                 *slog.Logger
@@ -32,7 +32,7 @@ type stamp struct {
 	size    int64
 }
 
-// recheck is how long what was read is used without a look at the files.
+// recheck is how long read files are used before they are checked again.
 const recheck = time.Second
 
 // newCertificates reads the files. ClientCA may be empty: then no client is asked for a

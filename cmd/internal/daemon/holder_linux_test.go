@@ -43,7 +43,7 @@ type reply struct {
 	Body   []byte
 }
 
-// kind returns that of the problem, "" if it is none.
+// kind returns the kind of the problem, "" if the reply is not a problem.
 func (r reply) kind() string {
 	var p struct{ Type string }
 	_ = json.Unmarshal(r.Body, &p)

@@ -23,7 +23,7 @@ import (
 	"github.com/tenurelock/tenure/server/access"
 )
 
-// listener is one that the service answers on.
+// listener is a listener that the service answers on.
 type listener struct {
 	net.Listener
 	url string // for people
@@ -51,10 +51,10 @@ func listen(a address, config *tls.Config, connections int, proxies ...netip.Pre
 	return listener{l, scheme + "://" + at}, nil
 }
 
-// limited accepts so many connections at a time. At the limit a new one takes the place of the
-// oldest that has shown no good token, and then of one that is idle, of the address that has
-// the most; only when all of them have calls under way does it wait. So whoever opens
-// connections and says nothing keeps nobody else out.
+// limited accepts a limited number of connections at a time. At the limit a new connection
+// replaces the oldest one without a valid token, and then an idle one, of the address that
+// has the most; it waits only when all of them have calls in progress. So a client that opens
+// connections and sends nothing does not keep others out.
 //
 // Unlike netutil.LimitListener it does not hide CloseWrite, by which net/http ends an answer to
 // a request that it has not read to its end: the client got a reset instead of that end.
@@ -188,7 +188,7 @@ func (c *limitedConn) Close() error {
 	return err
 }
 
-// limitedOf returns the connection below TLS, nil if there is none.
+// limitedOf returns the connection below TLS, nil for other connections.
 func limitedOf(c net.Conn) *limitedConn {
 	if encrypted, ok := c.(*tls.Conn); ok {
 		c = encrypted.NetConn()
@@ -229,8 +229,8 @@ func connState(conn net.Conn, state http.ConnState) {
 // same.
 const socketMode = 0o660
 
-// listenUnix makes a socket. One that a process has left which was killed is removed;
-// one that somebody listens on is not.
+// listenUnix makes a socket. It removes a socket that a killed process has left, but not a
+// socket that a process listens on.
 func listenUnix(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {

@@ -238,8 +238,8 @@ func TestKilledService(t *testing.T) {
 		t.Fatal(err)
 	}
 	keeping, stop := context.WithCancel(ctx)
-	var keeper sync.WaitGroup
-	keeper.Go(func() {
+	var renewals sync.WaitGroup
+	renewals.Go(func() {
 		if err := h.keep(ctx, keeping); err != nil {
 			t.Error(err)
 		}
@@ -252,7 +252,7 @@ func TestKilledService(t *testing.T) {
 		t.Errorf("the unused grant was followed by token %d", other.Token)
 	}
 	stop()
-	keeper.Wait()
+	renewals.Wait()
 	for _, h := range []*held{h, other} {
 		if err := h.renew(ctx); err != nil {
 			t.Fatal(err)

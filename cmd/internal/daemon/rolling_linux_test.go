@@ -45,9 +45,9 @@ func TestRollingRestart(t *testing.T) {
 	}
 
 	keeping, stop := context.WithCancel(ctx)
-	var keepers sync.WaitGroup
+	var renewals sync.WaitGroup
 	for _, h := range all {
-		keepers.Go(func() {
+		renewals.Go(func() {
 			if err := h.keep(ctx, keeping); err != nil {
 				fail("keeping", h.Name, err)
 			}
@@ -69,7 +69,7 @@ func TestRollingRestart(t *testing.T) {
 	// Each holder has sent some heartbeats meanwhile, and sends two more.
 	pause(ctx, 2*all[0].beat)
 	stop()
-	keepers.Wait()
+	renewals.Wait()
 
 	tokens := f.tokens(c)
 	for _, h := range all {

@@ -96,7 +96,7 @@ func (f *serveCmd) drain(s *service, h *httpServer, signals <-chan os.Signal) {
 	defer cancel()
 	// From here on each answer ends its connection, so that the next call goes to another
 	// replica. Connections that are idle stay open: a call may be on its way on one.
-	_ = s.server.Shutdown(ctx) // whoever is left is cut off below
+	_ = s.server.Shutdown(ctx) // remaining connections are closed below
 	select {
 	case <-ctx.Done():
 	case <-signals:

@@ -71,8 +71,8 @@ func TestHealthySQLite(t *testing.T) {
 	}
 }
 
-// A store that cannot be written, one that loses writes, one that nobody can
-// open, and one that does not answer in time.
+// A store that cannot be written, a store that loses writes, a store that cannot be
+// opened, and a store that does not answer in time.
 func TestSickStores(t *testing.T) {
 	o, lost, slow := options(t, tenure.Options{}), faultstore.LoseRequest(), faultstore.Slow(5*time.Millisecond, 0)
 	none := faultstore.Fault{Effect: lost.Effect, Err: errors.ErrUnsupported}

@@ -89,7 +89,7 @@ type sides struct {
 	readers, slots int
 }
 
-// count notes which side of which lock a record is, if it is one.
+// count counts a record that is a side of a readers-writer lock.
 func count(all map[string]*sides, r driver.Record) {
 	of := func(name string) *sides {
 		if all[name] == nil {

@@ -71,8 +71,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestSilentHolders: those whose heartbeats have stopped are told of, locks and sessions; those
-// that send them are not, and what is released meanwhile is not either.
+// TestSilentHolders: locks and sessions whose heartbeats have stopped are reported; those whose
+// heartbeats go on are not, nor are those that are released meanwhile.
 func TestSilentHolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := memstore.New()

@@ -29,8 +29,8 @@ type Service struct {
 	Token string
 	// TLS is for https. It may be nil.
 	TLS *tls.Config
-	// Lock is the name to which the rights of the token are tried, by a lock derived from it,
-	// which is taken, renewed and released, and of which the service keeps nothing.
+	// Lock is the name for which the rights of the token are tried. The doctor takes, renews and
+	// releases a lock derived from it, and the service deletes that lock's record.
 	Lock string
 	// Tell is called with each finding.
 	Tell func(driver.Finding)
@@ -125,7 +125,7 @@ type problem struct {
 }
 
 func (a answer) problem() (p problem) {
-	_ = json.Unmarshal(a.body, &p) // else it is none of ours, and stays empty
+	_ = json.Unmarshal(a.body, &p) // otherwise it is not from tenured, and stays empty
 	p.Type = strings.TrimPrefix(p.Type, "urn:tenure:problem:")
 	return p
 }

@@ -52,7 +52,7 @@ func (s *Service) unreachable(err error) string {
 	return "check that tenured runs, and where it listens: its log shows that at the start"
 }
 
-// soon is how long before its end a certificate is told of.
+// soon is how long before its end a certificate is reported.
 const soon = 14 * 24 * time.Hour
 
 func (s *Service) encrypted(state *tls.ConnectionState) {

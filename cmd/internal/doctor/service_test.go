@@ -138,7 +138,7 @@ func TestServiceThatIsOpen(t *testing.T) {
 	}
 }
 
-func TestServiceThatIsNone(t *testing.T) {
+func TestServiceIsAnotherServer(t *testing.T) {
 	lines, bad := examine(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("<html>Welcome</html>"))
 	}), "5kzAq8Wn3RtALL7y")

@@ -105,7 +105,7 @@ func (p *Patient) identity(ctx context.Context, store driver.Store) {
 	case id == NoIdentity:
 		p.Tell(driver.OK("identity", "%s has %s: the first command that takes a lock creates it", shown, id))
 	default:
-		p.Tell(driver.OK("identity", "%s of %s: hosts that exclude each other show the same identity identity", id, shown))
+		p.Tell(driver.OK("identity", "%s of %s: hosts that exclude each other show the same identity", id, shown))
 	}
 }
 
@@ -125,8 +125,8 @@ func (p *Patient) looks(ctx context.Context, store driver.Store, key string) {
 		p.Options.RefreshPeriod))
 }
 
-// hint releases the record, and sees whether a waiter is told of it. It
-// returns the record as it stands.
+// hint releases the record, and checks whether a waiter is notified. It
+// returns the record as it then is.
 func (p *Patient) hint(ctx context.Context, store driver.Store, rec driver.Record) driver.Record {
 	other, err := p.open(ctx)
 	if err != nil {

@@ -37,8 +37,8 @@ func ValueMappers() kong.Option {
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// number takes a number from the command line, a negative one included, so that
-// whoever reads the message about it sees the rule that it breaks.
+// number takes a number, possibly negative, from the command line, so that the
+// message about it shows the rule that it breaks.
 func number(ctx *kong.DecodeContext) (text string, ok bool) {
 	token := ctx.Scan.Peek()
 	text = token.String()

@@ -189,8 +189,8 @@ func TestHiddenProcess(t *testing.T) {
 	}
 }
 
-// A chain of processes of which each starts the next and ends: nothing finds it in a
-// list of all processes that is out of date when it has been read. It ends by itself
+// A chain of processes. Each process starts the next one and ends: a list of all
+// processes is out of date when it has been read, so no search finds the chain. It ends by itself
 // once the test has.
 const runaway = `
 trap '' TERM HUP INT

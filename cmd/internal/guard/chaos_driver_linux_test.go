@@ -424,7 +424,7 @@ func (f *family) signal(pid int, sig syscall.Signal) {
 }
 
 // hydra is a family that does all it can to survive: it ignores SIGTERM, and has a background job,
-// a grandchild in a session of its own and one that was forked twice.
+// a grandchild in a session of its own and a grandchild that was forked twice.
 const hydra = `
 trap '' TERM HUP INT
 sh -c 'echo $$ >background; while :; do sleep 100; done' &

@@ -397,7 +397,7 @@ func TestExitText(t *testing.T) {
 
 // TestGuardianKilledAtTheStart has a command kill the guardian before that can say that
 // it has begun, mostly: on one processor the command comes first. It has begun, and must
-// not be taken for one that can be started again.
+// not be taken for a command that can be started again.
 func TestGuardianKilledAtTheStart(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

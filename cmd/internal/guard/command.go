@@ -40,7 +40,7 @@ type Command struct {
 	// in a namespace on Linux before 5.3, and on other systems.
 	Last []string
 
-	// Notify, if not nil, is told of what a person may want to know while the command
+	// Notify, if not nil, is called with what a person may want to know while the command
 	// runs. Calls come one at a time from a goroutine of their own: a slow Notify holds up
 	// no deadline, but loses notices, and holds up the return of [Guard.Wait], which it must
 	// not call.
@@ -289,7 +289,7 @@ var (
 var errGuardianEnded = fmt.Errorf("%w: it ended before it had started the command", ErrGuardian)
 
 // StartStatus returns the exit status that shells give to an error of [Start]: 127 for a
-// command not found, 126 for one that cannot run, and 0 for any other error and for nil.
+// command not found, 126 for a command that cannot run, and 0 for other errors and for nil.
 func StartStatus(err error) int {
 	switch {
 	case errors.Is(err, ErrNotFound):

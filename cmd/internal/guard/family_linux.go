@@ -34,7 +34,7 @@ func Supported() error {
 	return nil
 }
 
-// openProc opens /proc, and refuses one that is not this process's own namespace's.
+// openProc opens /proc, and refuses a /proc of another pid namespace.
 func openProc() (procFS, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -244,7 +244,7 @@ func killChild(pid int) {
 	}
 }
 
-// mountProc mounts a /proc of this process's pid namespace over the one that is there. The
+// mountProc mounts a /proc of this process's pid namespace over the existing one. The
 // process must be alone in its mount namespace. Other mounts stay as they were: what the command
 // mounts is seen outside if it was so before. It reports the error number.
 func mountProc() error {
@@ -357,7 +357,7 @@ func (p procFS) signal(one process, sig unix.Signal) error {
 	case errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT):
 		return nil // gone, and the number at most a thread's by now
 	default:
-		return err // out of descriptors, most likely: the next look may have one
+		return err // out of descriptors, most likely: the next scan may have one
 	}
 	now, err := p.process(one.pid)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && now.start != one.start {
@@ -377,8 +377,8 @@ func (p procFS) signal(one process, sig unix.Signal) error {
 	return err
 }
 
-// killFamily sends SIGKILL to everything below root that one look at /proc finds. The
-// caller repeats it until wait4 says that nothing is left: forks may get in between.
+// killFamily sends SIGKILL to all processes below root that one scan of /proc finds. The
+// caller repeats it until wait4 says that no process is left: forks may get in between.
 func (p procFS) killFamily(root int) error {
 	table, err := p.processes()
 	if err != nil {
@@ -401,12 +401,12 @@ const (
 // terminateFamily sends SIGTERM to everything below root, each process once, and continues
 // it so that it sees the signal.
 //
-// The family is stopped first, look after look until one finds nothing new. A fork either
-// was complete before its parent had SIGSTOP, and the next look sees the child, or it fails and
-// is done again after the parent continues. Without this, a process forked between the look
+// The family is stopped first, scan after scan until one finds no new process. A fork either
+// was complete before its parent had SIGSTOP, and the next scan sees the child, or it fails and
+// is done again after the parent continues. Without this, a process forked between the scan
 // and the signal would go on until SIGKILL; and sending SIGTERM again and again would
-// hit what the dying start to clean up. The looks end at an instant, so that a family that
-// forks without end is not kept from cleaning up until it is killed. Children are continued before their parents, so
+// hit processes that dying ones start to clean up. The scans end at an instant, so that a
+// family that forks forever can still clean up before it is killed. Children are continued before their parents, so
 // that no parent sees a stopped child, and no group is orphaned while it is stopped (the
 // kernel would send it SIGHUP).
 func (p procFS) terminateFamily(root int, looksEnd Instant) error {

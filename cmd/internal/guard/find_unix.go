@@ -20,8 +20,8 @@ import (
 )
 
 // find looks a program up as execvp(3) does, which is what people know from env, nice
-// and flock: an empty or relative entry of PATH counts, and a file that is there but may
-// not be executed is told from one that is missing. (os/exec does neither.)
+// and flock: an empty or relative entry of PATH counts, and a file that exists but may
+// not be executed is told from a missing file. (os/exec does neither.)
 func (c *Command) find() (string, error) {
 	if len(c.Args) == 0 || c.Args[0] == "" {
 		return "", fmt.Errorf("%w: no command given", ErrNotFound)

@@ -64,7 +64,7 @@ type Guard struct {
 	killed     bool
 	lost       bool
 
-	// pin is held by whoever reaps the guardian or needs its number to stay its own. It is not mu:
+	// pin is held while a caller reaps the guardian, or needs its pid to stay its own. It is not mu:
 	// the heartbeat must not wait while /proc is read.
 	pin    sync.Mutex
 	reaped bool
@@ -618,7 +618,7 @@ func descriptorTable(ours []int) (files []uintptr, at int) {
 		}
 	}
 	for _, fd := range ours {
-		files = append(files, uintptr(fd)) // -1 is none
+		files = append(files, uintptr(fd)) // -1: no descriptor
 	}
 	return files, at
 }

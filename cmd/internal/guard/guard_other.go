@@ -14,7 +14,7 @@ import (
 var errSystem = fmt.Errorf("%w: running a command under a lock needs process groups; "+
 	"use the library, or a Unix system", ErrUnsupported)
 
-// Guard is a command under guard. There is none on this system.
+// Guard is a command under guard. This system does not support it.
 type Guard struct{}
 
 // Start returns an error that matches [ErrUnsupported].

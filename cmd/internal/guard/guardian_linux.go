@@ -388,7 +388,7 @@ func (g *guardian) start() error {
 	if meantFor(attr.Env, g.spec.parent) {
 		path, args = self, g.stub()
 	}
-	// Whoever kills this process from here on, the command may have begun.
+	// If this process is killed from here on, the command may have begun.
 	g.tell(frame{kind: frameStarting})
 	pid, err := forkExec(path, args, attr)
 	if g.spec.foreground && (errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EIO) || errors.Is(err, unix.EPERM)) {
@@ -430,8 +430,8 @@ func (g *guardian) finish() error {
 // isParent guards against a number that changed hands.
 func (g *guardian) isParent() bool { return unix.Getppid() == g.spec.parent }
 
-// continueCaller wakes a stopped caller, at most once a second: whoever stops it again
-// may mean it.
+// continueCaller wakes a stopped caller, at most once a second: a user that stops it
+// again may mean it.
 func (g *guardian) continueCaller(now Instant) {
 	if g.callerGone || g.spec.contain || now < g.nextCall || !g.proc.isStopped(g.spec.parent) || !g.isParent() {
 		return
@@ -485,7 +485,7 @@ func (g *guardian) flush() error {
 
 // How a guardian's signals reach the family. In a pid namespace of its own the kernel
 // knows the family: kill(-1) reaches all of it at once, forks under way included, and
-// every process group in sight is one of the family's.
+// every visible process group belongs to the family.
 
 // killNamespace signals everything in the pid namespace of this process but itself. Anywhere
 // but in a namespace of the guardian's own that is the whole machine: it looks at its number
@@ -543,7 +543,7 @@ const (
 func (g *guardian) awaitChild(limit time.Duration) {
 	fds := []unix.PollFd{{Fd: int32(g.childEvent), Events: unix.POLLIN}}
 	timeout := unix.NsecToTimespec(limit.Nanoseconds())
-	_, _ = unix.Ppoll(fds, &timeout, nil) // an interrupted poll is a look too many
+	_, _ = unix.Ppoll(fds, &timeout, nil) // an interrupted poll only costs another check
 	g.clearChildEvent()
 }
 
@@ -593,7 +593,7 @@ func (g *guardian) last() {
 	if err := letGo(); err != nil {
 		return
 	}
-	_ = syscall.Exec(self, argv, os.Environ()) // if that fails nobody is told of the death
+	_ = syscall.Exec(self, argv, os.Environ()) // if that fails, the death is not reported
 }
 
 // callerEnded says that the caller's process has ended, with all of its threads. The end
@@ -621,8 +621,8 @@ func (g *guardian) callerEnded() bool {
 	}
 }
 
-// letGo lets go of all that was inherited: whoever waits for the end of the output of the
-// command must not wait for what comes now.
+// letGo closes all inherited files: a process that waits for the end of the command's
+// output must not wait for what follows.
 func letGo() error {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

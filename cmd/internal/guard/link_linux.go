@@ -85,7 +85,7 @@ func (g *Guard) wake() {
 	}
 }
 
-// write sends orders and signals to the guardian. It is the only one that a full pipe holds up.
+// write sends orders and signals to the guardian. Only this goroutine waits for a full pipe.
 func (g *Guard) write() {
 	for range g.poke {
 		for {

@@ -33,7 +33,7 @@ func readProcesses() (*processTable, error) { return testProc().processes() }
 func readProcess(pid int) (process, error)  { return testProc().process(pid) }
 func isStopped(pid int) bool                { return testProc().isStopped(pid) }
 
-// A number that is the same in both namespaces is told from one that is this process's own.
+// A pid that is the same in both namespaces is told from this process's own pid.
 func TestForeignProcIsTold(t *testing.T) {
 	status := func(numbers string) string {
 		return "Name:\tx\nNStgid:\t" + numbers + "\nNSpid:\t" + numbers + "\nNSpgid:\t1\n"
@@ -120,7 +120,7 @@ func TestKillChild(t *testing.T) {
 }
 
 // What a caller wrote before its guardian read the clock, the guardian sees before it judges by
-// that clock: one that was stopped in between must not end what was extended meanwhile.
+// that clock: a guardian that was stopped in between must not end what was extended meanwhile.
 func TestClockIsReadBeforeThePipe(t *testing.T) {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {

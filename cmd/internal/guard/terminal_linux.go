@@ -140,8 +140,8 @@ func (g *Guard) controlJobs(workers *sync.WaitGroup) (stop func()) {
 	return func() { signal.Stop(keys); close(end) }
 }
 
-// suspend answers to the command's having been stopped. It returns when the command was
-// continued, or is none of our business any more.
+// suspend handles a stop of the command. It returns when the command was continued, or
+// when this process need not wait for it any more.
 func (g *Guard) suspend(sig syscall.Signal) {
 	if g.tty == nil || g.termDue() {
 		return

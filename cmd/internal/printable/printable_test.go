@@ -23,7 +23,7 @@ func TestText(t *testing.T) {
 		"\u009b31m":                       `\u009b31m`, // one character that begins a sequence, too
 		"a\u202eb\u200bc":                 `a\u202eb\u200bc`,
 		"\u2028\u2029\ufeff\ufffe":        `\u2028\u2029\ufeff\ufffe`,
-		"a\u00a0b":                        `a\u00a0b`, // looks like a space, and is none
+		"a\u00a0b":                        `a\u00a0b`, // looks like a space, but is not a space
 		"\U000e0041":                      `\U000e0041`,
 		"\xffz\xe2\x80":                   `\xffz\xe2\x80`,
 	} {

@@ -187,8 +187,8 @@ func (s *Schedule) stretches(d date) []stretch {
 		case end.IsZero() || end.After(last):
 			end = last
 		case !end.After(t):
-			// Package time has years of 365 days for a zone of which it knows a rule alone,
-			// and on the last day of a leap year an end that was.
+			// Where package time knows only a rule of a zone, its years have 365 days, and on
+			// the last day of a leap year the end that it returns has passed.
 			end = t.Add(time.Hour)
 		}
 		all = append(all, stretch{t, end, time.Duration(offset) * time.Second})
@@ -296,7 +296,7 @@ func (s *Schedule) Early(t time.Time) time.Duration {
 }
 
 // Due returns the instant for which something that starts at t is started: the next one if it
-// is at most early ahead, and else the last one that is not after t.
+// is at most early ahead, otherwise the last instant that is not after t.
 func (s *Schedule) Due(t time.Time, early time.Duration) (time.Time, bool) {
 	if at, ok := s.Next(t); ok && at.Sub(t) <= early {
 		return at, true

@@ -55,7 +55,7 @@ func TestZone(t *testing.T) {
 	}
 }
 
-// The last day of a leap year has its times in a zone of which a rule alone is known: each
+// The last day of a leap year has its times in a zone for which only a rule is known: each
 // zone with a rule, and others from 2038 on.
 func TestLastDayOfALeapYear(t *testing.T) {
 	for name, year := range map[string]string{

@@ -96,7 +96,7 @@ func (p *place) endpoint(other *string) *string {
 // found to have into the place. It sends requests only for the credentials. Makes also returns
 // the endpoint of the client that it makes, nil for that of AWS.
 func awsClient[C any](ctx context.Context, p *place, makes func(aws.Config) (C, *string)) (client C, err error) {
-	// What goes wrong is told once, by the error of whoever it stops.
+	// A failure is reported once, by the error that the caller gets.
 	options := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
 	if region := p.values["region"]; region != "" {
 		options = append(options, config.WithRegion(region))

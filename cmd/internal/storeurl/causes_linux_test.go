@@ -232,7 +232,7 @@ func zooKeeperCauses(t *testing.T) []cause {
 // tlsFront ends encryption in front of an engine.
 type tlsFront struct {
 	addr string
-	cert chan tls.Certificate // has the one that is shown
+	cert chan tls.Certificate // has the certificate that the server shows
 	stop chan func()
 	file string
 }

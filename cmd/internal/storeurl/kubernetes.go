@@ -103,7 +103,7 @@ func beginKubernetes(p *place, namespace, path string) error {
 	return nil
 }
 
-// presetPrefix is the prefix of whoever names none, as URLs have prefixes: without the last dot.
+// presetPrefix is the default prefix, in the form of URLs: without the last dot.
 var presetPrefix = strings.TrimSuffix(k8sstore.DefaultPrefix, ".")
 
 func readKubernetesPrefix(_ *place, value string) (string, error) {
@@ -125,8 +125,8 @@ func (p *place) kubernetesOptions() *k8sstore.Options {
 	return o
 }
 
-// silenceKubernetes has client-go log nothing: what goes wrong is told once, by the error
-// of whoever it stops.
+// silenceKubernetes turns off client-go's log: a failure is reported once, by the error that
+// the caller gets.
 var silenceKubernetes = sync.OnceFunc(func() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) })
 
 // kubernetesConfig returns how the cluster is reached, and puts what it finds into the place. It
@@ -153,9 +153,9 @@ func (p *place) kubernetesConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// pin names the context that is the current one, and the one file that it is from.
-// Where there is none of these, as in a pod, and where files cannot be read, nothing is
-// named: that the cluster cannot be reached is told later.
+// pin names the current context, and the file that defines it. Without a current context,
+// as in a pod, or if files cannot be read, it names nothing: a later error reports that the
+// cluster cannot be reached.
 func (p *place) pin() {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = p.values["kubeconfig"]

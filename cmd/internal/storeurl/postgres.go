@@ -180,8 +180,8 @@ func (p *place) pgxText() (_ string, err error) {
 	return at.text(true), nil
 }
 
-// pgHostPatience is the connect_timeout, in seconds, of each of several hosts: those after
-// one that does not answer must have their turn before openPatience ends.
+// pgHostPatience is the connect_timeout, in seconds, of each of several hosts: the hosts after
+// a host that does not answer must be tried before openPatience ends.
 const pgHostPatience = "2"
 
 // postgresOptions returns the store's, with the passwords that pgx does not find by itself. It
@@ -223,7 +223,7 @@ func (p *place) postgresOptions() (o pgstore.Options, err error) {
 // but to the address except. Where the file cannot be read, or is empty, it is the last one.
 func (p *place) beforeConnect(except string) func(context.Context, *pgx.ConnConfig) error {
 	file := p.values["password_file"]
-	first, _ := p.knownPassword() // whoever opens the store is told
+	first, _ := p.knownPassword() // an error is reported when the store is opened
 	password := reread(first, func() (string, error) {
 		now, err := passwordIn(file)
 		if now == "" && err == nil {

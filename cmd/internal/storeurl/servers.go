@@ -28,7 +28,7 @@ import (
 	"github.com/tenurelock/tenure/zkstore"
 )
 
-// server is a host of a URL, of which an engine may have several, behind a user:
+// server is a host of a URL. An engine may have several, after a user:
 //
 //	//USER:PASSWORD@HOST:PORT,HOST:PORT/
 //
@@ -213,8 +213,8 @@ func (p *place) addresses() (all []string) {
 	return all
 }
 
-// reachable returns why no host takes a connection, one that is encrypted if there is a config
-// for that. The clients of some engines try on and on, and do not tell.
+// reachable returns why no host accepts a connection, which is encrypted if config is not nil.
+// The clients of some engines retry forever and do not report it.
 func (p *place) reachable(ctx context.Context, config *tls.Config) error {
 	var first error
 	refused := false

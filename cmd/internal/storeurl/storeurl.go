@@ -45,7 +45,7 @@ type engine struct {
 	usage  string // how its URLs look, in the list of all; "": as those of another one
 	write  string // what to write, for messages about one URL
 
-	// read takes what follows the colon, of a URL that is none of RFC 3986.
+	// read takes what follows the colon, if the URL is not of the form of RFC 3986.
 	read func(p *place, rest string) error
 	// begin takes what stands between the two slashes and the question mark.
 	begin      func(p *place, authority, path string) error
@@ -87,7 +87,7 @@ func isScheme(name string) bool {
 }
 
 // Parse returns the location that a URL names. It looks at nothing but the
-// text; an error is the fault of whoever wrote it. It refuses control characters
+// text; an error means that the text is wrong. It refuses control characters
 // anywhere, and white space at the ends of the URL, its path and its parameters.
 // Errors never quote what may hold a password.
 func Parse(url string) (Location, error) {
@@ -152,9 +152,9 @@ func (l Location) URL() string { return l.now().text(true) }
 // Shown returns the URL for people and for logs: a password in it is left out.
 func (l Location) Shown() string { return l.now().text(false) }
 
-// Host returns the host on which the store is, the first one of several, without a port:
-// for whoever wants to know by which of its addresses this machine reaches it. It is the
-// loopback for a store of this machine, and empty if nobody can tell. Once a store on
+// Host returns the store's host, the first one of several, without a port: a caller finds
+// with it the address by which this machine reaches the store. It is the loopback for a store
+// on this machine, and empty if the host is not known. Once a store on
 // DynamoDB was opened its region is known, too.
 func (l Location) Host() string {
 	if p := l.now(); p.host != nil {

@@ -22,8 +22,7 @@ import (
 // ownPrincipal has the token that is made where no file of tokens is named.
 const ownPrincipal = "local"
 
-// Own returns the file of this user, which is that of whoever names none. It creates
-// nothing.
+// Own returns the file of this user, which is the default. It does not create the file.
 func Own() (string, error) {
 	folder, err := storeurl.StateFolder()
 	if err != nil {
@@ -42,7 +41,7 @@ func MakeOwn(path string) (made bool, err error) {
 	}
 	text := "# Made by tenured for this user on this machine: NAME SECRET RIGHT:PREFIX\n" +
 		ownPrincipal + " " + rand.Text() + " " + string(access.Admin) + ":\n"
-	// Two that start at once make one file: the one that comes second uses it.
+	// Two processes that start at once make one file: the second one uses it.
 	f, err := os.CreateTemp(filepath.Dir(path), ".tenured.tokens-*") // with mode 0600
 	if err != nil {
 		return false, err
