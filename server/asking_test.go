@@ -88,7 +88,7 @@ func TestHandOver(t *testing.T) {
 	inWorld(t, func(w *world) {
 		h := w.acquire(ci, "jobs/a", "web-7")
 		h.beats()
-		heir := w.open(request("POST", "/v1/acquire", ci,
+		reserved := w.open(request("POST", "/v1/acquire", ci,
 			object{"name": "jobs/a", "owner": "web-8", "label": "v2", "wait_ms": 20000}))
 		w.want(w.ask(ops, "jobs/a", "hand-over", object{"to": "web-7"}).answer(), 409, "held") // has it
 		s := w.ask(ops, "jobs/a", "hand-over", object{"to": "web-8"})
@@ -98,7 +98,7 @@ func TestHandOver(t *testing.T) {
 		}
 		w.want(h.release(), 200, "")
 		w.want(s.answer(), 200, "")
-		a := w.want(heir.answer(), 200, "")
+		a := w.want(reserved.answer(), 200, "")
 		w.audited("action=hand-over", "to=web-8", "outcome=done")
 
 		next := w.hand(ci, "jobs/a", a)

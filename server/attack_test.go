@@ -34,7 +34,7 @@ func (n tally) String() string {
 	return strings.Join(all, ", ")
 }
 
-// A beat is a secret: whoever has it goes on in the place of the holder.
+// A beat is a secret: a client that has it can act in place of the holder.
 func TestTheBeatIsShownNowhere(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.follow(alice, "prefix=", "application/x-ndjson")

@@ -18,7 +18,7 @@ import (
 	"github.com/tenurelock/tenure/server"
 )
 
-// pages stands for the dashboard: a form that is parsed, one that is not, and pages.
+// pages stands for the dashboard: a form that is parsed, a form that is not, and pages.
 func pages() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /login", func(w http.ResponseWriter, r *http.Request) {
@@ -140,7 +140,7 @@ func TestAConnectionGoesOnAfterABody(t *testing.T) {
 	if a := call("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); a.StatusCode != 200 || a.Close {
 		t.Errorf("%d, closes: %v", a.StatusCode, a.Close)
 	} else if len(a.Header["Strict-Transport-Security"]) > 0 {
-		t.Error("TLS is demanded where there is none")
+		t.Error("TLS is required on a connection without TLS")
 	}
 	w.post("/v1/release", ci, object{"name": "jobs/a", "token": 1, "after": other.string("beat")})
 }

@@ -43,8 +43,8 @@ type call struct {
 	principal access.Principal // the zero one: nobody
 }
 
-// newCall returns a call whose body and whose answer have a bound in time, whoever reads or
-// writes them, and if nobody does.
+// newCall returns a call whose body and answer are bounded in time, whichever handler reads
+// or writes them, also if no handler does.
 func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 	c := &call{s: s, r: r}
 	c.out = &recorder{ResponseWriter: w, c: c}
@@ -468,10 +468,10 @@ func jsonType(t reflect.Type) string {
 	return "a whole number"
 }
 
-// unclear says what in a valid body encoding/json takes for something else than another reader
-// would, or its writer means: a name that is there twice or in another case, which a proxy may
-// have read otherwise; half of a surrogate pair, of which all become one character; null, which
-// a client sends that lacks a value by mistake, and which would be the default.
+// unclear says what in a valid body encoding/json reads differently from another reader, or
+// from what its writer means: a name that occurs twice or in another case, which a proxy may
+// read differently; half of a surrogate pair, which always becomes the same character; null,
+// which a client may send when it lacks a value by mistake, and which would be the default.
 func unclear(text []byte, into any) string {
 	if half := halfPair(text); half != "" {
 		return fmt.Sprintf("has %s on its own, half of a character: send Unicode text", half)
@@ -546,7 +546,7 @@ func halfPair(text []byte) string {
 	return ""
 }
 
-// query returns the query of a call. Each parameter is one that is known, and is there once.
+// query returns the query of a call. It refuses unknown and repeated parameters.
 func (c *call) query(known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {

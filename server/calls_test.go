@@ -94,7 +94,7 @@ func answerOf(t *testing.T, res *http.Response) answer {
 	return a
 }
 
-// kind returns the kind of the problem, or "" if it is none.
+// kind returns the kind of the problem, or "" if the answer is not a problem.
 func (a answer) kind() string { return strings.TrimPrefix(a.string("type"), "urn:tenure:problem:") }
 
 func (a answer) string(name string) string {

@@ -19,9 +19,9 @@
 // openapi.json, which the server serves under that name.
 //
 // A client is the holder. It makes its beats, counts its lease by its own clock, and stops
-// its work when the lease is over. The server carries out what it says, and keeps nothing
-// that matters: any number of servers on one store serve the same clients, and one that
-// crashes takes no lock with it.
+// its work when the lease is over. The server carries out what it says, and keeps no
+// state that matters: any number of servers on one store serve the same clients, and no lock
+// is lost when a server crashes.
 //
 // # Files
 //
@@ -48,8 +48,8 @@
 // A client that breaks the rules, by counting from the answer, say, may act beside the next
 // holder. Use the clients that we have, and a fence at the resource.
 //
-// Whoever may hold a lock may write its data, and those of what is derived from it, such as
-// the ledger of a job of package once.
+// A principal that may hold a lock may write its data, and the data of derived locks, such
+// as the ledger of a job of package once.
 //
 // Limits hold for one server. What a client may use of three replicas is three times as much.
 //

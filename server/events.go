@@ -101,7 +101,7 @@ var errGone = errors.New("the client does not read")
 
 // run sends what happens until the call ends. The error is what is to be told at its end.
 func (f *followed) run(ctx context.Context) error {
-	if f.out.write("") != nil { // at once: whoever follows no lock yet waits for an answer, too
+	if f.out.write("") != nil { // at once: a client whose locks do not exist yet waits for an answer, too
 		return errGone
 	}
 	tick := time.NewTicker(alivePeriod)
@@ -583,7 +583,7 @@ func (s *feeds) list(ctx context.Context, prefix string) *snapshot {
 		switch {
 		case err != nil && st.Name == "":
 			return &snapshot{err: err}
-		case err != nil: // one that cannot be read; a list names it
+		case err != nil: // an unreadable record; a list names it
 		case len(next.locks) == maxFollowed:
 			return &snapshot{err: problemf(tooLarge, "more than %d locks begin with %.200q: follow a longer prefix",
 				maxFollowed, prefix)}
@@ -607,8 +607,8 @@ func (f *feed) publish(ctx context.Context, next *snapshot) {
 	f.changed = make(chan struct{})
 }
 
-// now returns the latest snapshot, nil if there is none yet, and a channel that is closed
-// when there is another one.
+// now returns the latest snapshot, nil if there is no snapshot yet, and a channel that is
+// closed when the next one is ready.
 func (f *feed) now() (*snapshot, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

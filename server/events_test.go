@@ -104,7 +104,7 @@ func TestAPrefixIsFollowed(t *testing.T) {
 	})
 }
 
-// Whoever follows names that no lock has learns at once that the stream is there.
+// A client that follows names without locks learns at once that the stream has begun.
 func TestAStreamBeginsAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, accept := range []string{"application/x-ndjson", "text/event-stream"} {
@@ -159,8 +159,8 @@ func TestARecordThatIsDeletedIsGone(t *testing.T) {
 	})
 }
 
-// Whoever may read costs the others nothing, however many prefixes it follows: those that are
-// within another share its list and its snapshot, and lists rest for longer than they take.
+// A reader costs other clients nothing, however many prefixes it follows: prefixes within
+// another prefix share its list and snapshot, and the pauses between lists are longer than lists.
 func TestStreamsOfManyPrefixesShareOneList(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const locks, streams = 200, 100
@@ -175,18 +175,18 @@ func TestStreamsOfManyPrefixesShareOneList(t *testing.T) {
 		within := w.follow(ci, "prefix="+long+"00001", "application/x-ndjson")
 		time.Sleep(time.Second)
 		if n := len(within.lines()); n != 10 {
-			w.Errorf("who follows 10 locks of them is told of %d", n)
+			w.Errorf("a client that follows 10 of the locks gets %d", n)
 		}
 		for _, s := range all {
 			if n := strings.Count(s.String(), "\n"); n < locks {
-				w.Fatalf("a stream is told of %d locks", n)
+				w.Fatalf("a stream has %d locks", n)
 			}
 			s.Body = new(bytes.Buffer) // what the client keeps is no cost of the server's
 		}
 		if grown := heap() - before; grown > 3<<20 {
 			w.Errorf("%d streams cost %d MiB", streams, grown>>20)
 		}
-		// With a delay each look takes seconds, for all of them.
+		// With a delay each read takes seconds, for all of them.
 		w.client.Faults().Inject(faultstore.Rule{
 			Ops:   []faultstore.Op{faultstore.OpList},
 			Fault: faultstore.Fault{Before: time.Second},

@@ -386,7 +386,7 @@ func (c *call) carryOut(q wire.AskRequest) error {
 		return err
 	}
 	defer leave()
-	// To lay a request takes a look and a write.
+	// Writing a request takes a read and a write.
 	ctx, cancel := context.WithTimeoutCause(ctx, max(wait, 3*c.s.client.Options().RequestTimeout), errWaited)
 	defer cancel()
 	return (&asking{c: c, kind: kind, q: q}).run(ctx)
@@ -444,7 +444,7 @@ func (a *asking) run(ctx context.Context) error {
 		"send it again").of(err)
 }
 
-// same says whether a request is this one, laid by an earlier call, here or by another
+// same says whether a request is this one, written by an earlier call, here or on another
 // server.
 func (a *asking) same(q tenure.Request) bool {
 	return q.Kind == a.kind && q.By == a.c.principal.Name() && q.Reason == a.q.Reason && q.To == a.q.To &&

@@ -45,7 +45,7 @@ func TestALockIsHeldAndReleased(t *testing.T) {
 	})
 }
 
-// A lock of a doctor's trial leaves nothing, whatever was left of one that was cut off, and no
+// The lock of a doctor's trial leaves no record, whatever an interrupted trial has left, and no
 // other lock loses its record, nor its token.
 func TestATrialLeavesNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -130,7 +130,7 @@ func TestAWaitEndsWithTheLockOrWithItsHolder(t *testing.T) {
 		}
 		w.want(h.release(), 200, "")
 		if a := w.want(second.answer(), 200, ""); a.number("token") != 2 {
-			w.Errorf("the one that waits has %s", a.text)
+			w.Errorf("the waiting client has %s", a.text)
 		}
 		if took := time.Since(begun); took > 11*time.Second {
 			w.Errorf("it waited for %v", took)
@@ -343,7 +343,7 @@ func TestShutdownTellsWaitersToAskElsewhere(t *testing.T) {
 				w.Errorf("the stream was told %s", s)
 			}
 		}
-		w.want(asking.answer(), 504, "unanswered") // it is laid
+		w.want(asking.answer(), 504, "unanswered") // it is written
 		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/b", "owner": "web-8"}), 503, "unavailable")
 		w.want(w.get("/readyz", ""), 503, "unavailable")
 		w.want(w.get("/healthz", ""), 200, "")

@@ -82,8 +82,8 @@ func TestLoadBalancersAreNeverToldToWait(t *testing.T) {
 	}, public)
 }
 
-// Behind a proxy that is trusted the limits of an address are those of its client; whoever is
-// none cannot choose an address.
+// Behind a trusted proxy the limits of an address apply to its client; a caller that is not a
+// trusted proxy cannot choose an address.
 func TestTrustedProxies(t *testing.T) {
 	options := func(o *server.Options) {
 		o.Limits.FailedTokens = 6
@@ -105,7 +105,7 @@ func TestTrustedProxies(t *testing.T) {
 		}
 		use("10.0.0.1:1", "192.0.2.1")
 		for want, all := range map[int][][]string{
-			// The peer, and what it says: the last one that is no proxy counts.
+			// The peer, and what it says: the last address that is not a proxy counts.
 			429: {
 				{"10.0.0.2:1", "192.0.2.1"},
 				{"10.0.0.1:1", "192.0.2.9, 192.0.2.1"},

@@ -93,7 +93,7 @@ func (l *limiter) account(principal string) *account {
 	return a
 }
 
-// spend takes one of a bucket that calls fill, and returns a problem with these words if there is none.
+// spend takes a unit from a bucket of calls, and returns a problem with these words if it is empty.
 func (l *limiter) spend(b *bucket, words string, args ...any) error {
 	if wait := b.take(1, l.of.Calls, 2*l.of.Calls); wait > 0 {
 		return problemf(limited, words, append(args, l.of.Calls)...).after(wait)
@@ -135,8 +135,8 @@ func (l *limiter) under(way *int64, n int64) (done func()) {
 	}
 }
 
-// perCall is how many records a call may read for what one call counts. One that has read
-// more counts for more: the calls behind it wait for that, and for maxDebt seconds at most.
+// perCall is how many records a call may read and count as one call. A call that has read
+// more counts as several: later calls wait for that, for at most maxDebt seconds.
 const (
 	perCall = 100
 	maxDebt = 60

@@ -121,8 +121,8 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-// A certificate that the TLS configuration has verified is a principal; one that was merely
-// sent is nobody. Both over HTTP/1.1 and over HTTP/2.
+// A certificate that the TLS configuration has verified is a principal; a certificate that was
+// only sent is not. Both over HTTP/1.1 and over HTTP/2.
 func TestClientCertificates(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	uri, err := url.Parse("spiffe://corp/batch")

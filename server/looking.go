@@ -288,8 +288,8 @@ func statusOf(st *tenure.Status) wire.Status {
 }
 
 // Late says whether a holder is in doubt whose sign of life has stood for so long: a whole
-// heartbeat is missing. One beat that comes late is ordinary; a second one that is missing is
-// seen before the lease is over. A heartbeat of 0 is the default, a fifth of the lease.
+// heartbeat is missing. A late beat is ordinary; a second missing beat is noticed before the
+// lease is over. A heartbeat of 0 is the default, a fifth of the lease.
 func Late(unchanged, heartbeat, lease time.Duration) bool {
 	return unchanged >= 2*cmp.Or(max(heartbeat, 0), lease/5)
 }
@@ -307,7 +307,7 @@ var requestKinds = map[tenure.RequestKind]string{
 	tenure.RequestReleaseDead: "release-dead", tenure.RequestRevoke: "revoke",
 }
 
-// kindOf returns what the library calls such a request; "" if it is none.
+// kindOf returns the library's kind for a request of that word; "" for an unknown word.
 func kindOf(word string) tenure.RequestKind {
 	for kind, of := range requestKinds {
 		if of == word {
@@ -376,7 +376,7 @@ func (r *recent[T]) ask(read func(context.Context) (T, error)) {
 	r.asked = time.Now()
 }
 
-// reachable returns why the store has given no answer lately, nil if it has.
+// reachable returns why the store has not answered recently, nil if it has.
 func (s *Server) reachable() error {
 	s.ready.mu.Lock()
 	defer s.ready.mu.Unlock()
@@ -386,9 +386,9 @@ func (s *Server) reachable() error {
 	return s.ready.err
 }
 
-// leaders are the answers of /v1/leader to those without a token: load balancers that ask
-// each second, and whoever comes through them. One that somebody leads is kept for as long as
-// readiness is; that a leader has come is seen at once.
+// leaders are the answers of /v1/leader to callers without a token: load balancers that ask
+// every second, and clients behind them. An answer with a leader is kept for as long as
+// readiness is; a new leader is seen at once.
 type leaders struct {
 	client *tenure.Client
 

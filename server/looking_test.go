@@ -30,13 +30,13 @@ func TestStatusShowsNoDataToThoseWhoMayOnlyRead(t *testing.T) {
 		w.want(h.release(object{"data": "c2VjcmV0"}), 200, "")
 		if st := w.want(w.get("/v1/status?name=jobs/a", ci), 200, ""); st.string("data") != "c2VjcmV0" ||
 			st.number("data_bytes") != 6 || st.string("state") != "released" {
-			w.Errorf("whoever may hold it sees %s", st.text)
+			w.Errorf("a principal that may hold it sees %s", st.text)
 		}
 		if st := w.want(w.get("/v1/status?name=jobs/a", ops), 200, ""); st.json["data"] != nil ||
 			st.number("data_bytes") != 6 {
-			w.Errorf("whoever may read it sees %s", st.text)
+			w.Errorf("a principal that may read it sees %s", st.text)
 		}
-		for _, secret := range []string{"beat", "version", "bell", h.beat} {
+		for _, secret := range []string{"beat", "version", "notify", h.beat} {
 			if st := w.get("/v1/status?name=jobs/a", alice); strings.Contains(st.text, secret) {
 				w.Errorf("the status has %q: %s", secret, st.text)
 			}
@@ -267,7 +267,7 @@ func TestLeaderForLoadBalancers(t *testing.T) {
 		w.client.Partition()
 		time.Sleep(time.Second) // for so long an answer is kept
 		if a := w.want(w.get("/v1/leader?name=web/a", ""), 503, "unavailable"); strings.Contains(a.text, "RequestTimeout") {
-			w.Errorf("anybody is told of the store: %s", a.text)
+			w.Errorf("an answer without a token names the store: %s", a.text)
 		}
 		w.want(w.get("/readyz", ""), 503, "unavailable")
 		w.want(w.get("/healthz", ""), 200, "")

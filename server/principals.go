@@ -99,9 +99,9 @@ func (p *Principals) ByToken(secret string) (access.Principal, bool) {
 	return principal, found
 }
 
-// BySum returns the principal that has the secret of this SHA-256, as it is now: for whoever has
-// been known by that secret before, such as a browser with an encrypted cookie. Whoever can send
-// a sum must not be let in by it.
+// BySum returns the current principal whose secret has this SHA-256: for a caller that was
+// authenticated with that secret before, such as a browser with an encrypted cookie. A sum that a
+// client can send must not authenticate it.
 func (p *Principals) BySum(sum [sha256.Size]byte) (access.Principal, bool) {
 	r := p.set()
 	found := -1
@@ -344,7 +344,7 @@ func guessable(secret string) string {
 	for _, c := range secret {
 		distinct[c] = true
 	}
-	// One that is made of a part again and again is found in itself, moved by that part.
+	// A repeated part makes a secret contain itself, shifted by that part.
 	if i := strings.Index((secret + secret)[1:], secret) + 1; i <= len(secret)/2 {
 		return "repeats its beginning"
 	}
@@ -403,11 +403,11 @@ func secretOf(r *http.Request) string {
 }
 
 // verified says whether the connection has a client certificate that the TLS configuration
-// has verified. One that was merely sent proves nothing.
+// has verified. A certificate that was only sent proves nothing.
 func verified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
-// principalOf returns whose call it is. A token goes before a certificate: whoever sends one
-// means it.
+// principalOf returns the principal of a call. A token takes precedence over a certificate:
+// a client that sends a token means it.
 func (s *Server) principalOf(r *http.Request) (access.Principal, error) {
 	switch headers := r.Header.Values("Authorization"); {
 	case len(headers) > 1:
@@ -514,8 +514,8 @@ func byAddress(r *http.Request) bool {
 	return host == "" || err == nil
 }
 
-// forwarded returns the address for which a proxy that is trusted has made a call: the last one
-// in X-Forwarded-For that is none of a proxy's. What stands before it, anybody can have written.
+// forwarded returns the address for which a trusted proxy has made a call: the last one in
+// X-Forwarded-For that is not a trusted proxy's. Any client can have written what precedes it.
 func (s *Server) forwarded(r *http.Request) (address string, ok bool) {
 	if !s.proxied(addressOf(r)) {
 		return "", false

@@ -194,7 +194,7 @@ func TestAFileOfPrincipalsIsReadAgain(t *testing.T) {
 	})
 }
 
-func TestAFileThatEverybodyCanReadIsToldOf(t *testing.T) {
+func TestWorldReadableFileIsReported(t *testing.T) {
 	if os.PathSeparator != '/' {
 		t.Skip("files have other rights here")
 	}

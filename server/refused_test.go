@@ -355,7 +355,7 @@ func TestLimits(t *testing.T) {
 		}
 		retried(w, w.get("/v1/locks?limit=1", ci))
 	})
-	inSmall("tenures", func(w *world) {
+	inSmall("terms", func(w *world) {
 		for range 300 {
 			l := testutil.Must(w.client.Acquire(w.Context(), "jobs/a", &tenure.AcquireOptions{History: true}))(w.T)
 			testutil.Want(w.T, l.Release(w.Context()), nil)

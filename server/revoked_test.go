@@ -29,7 +29,7 @@ func inWorldWithFile(t *testing.T, text string, test func(w *world, change func(
 }
 
 // A call that waits while its principal is removed takes nothing, whichever form its answer
-// has; nor does one that lost its right alone.
+// has; nor does a call whose principal only lost its right.
 func TestAWaiterThatWasRemovedTakesNothing(t *testing.T) {
 	for change, kind := range map[string]string{
 		"alice " + alice + " admin:\n":                                 "unauthenticated",

@@ -37,7 +37,7 @@ type Options struct {
 	Hosts []string
 
 	// Public are prefixes of names for which /v1/leader needs no token, for load balancers.
-	// If empty, there are none.
+	// If empty, no name is public.
 	Public []string
 
 	// PublicMetrics has /metrics need no token.
@@ -327,7 +327,7 @@ func Document() []byte { return append([]byte(nil), document...) }
 type route struct {
 	method, path string
 	who          who
-	serve        func(*call) error // writes the answer, or returns why there is none
+	serve        func(*call) error // writes the answer, or returns why it cannot
 	most         int64             // the longest body in bytes; 0: it takes none
 }
 

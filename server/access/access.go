@@ -53,7 +53,7 @@ const (
 // Rights are all rights there are.
 func Rights() []Right { return []Right{Read, Hold, Ask, Revoke, Admin} }
 
-// includes says whether whoever has r has the other right, too.
+// includes says whether right r includes the other right.
 func (r Right) includes(other Right) bool {
 	return slices.Contains(Rights(), other) && (r == other || r == Admin || r == Hold && other == Read)
 }
@@ -87,7 +87,7 @@ func (g Grant) Validate() error {
 	return nil
 }
 
-// Principal is whoever makes a call. The zero value has no name and no rights. It does
+// Principal is the caller of a call. The zero value has no name and no rights. It does
 // not change, and may be used concurrently.
 type Principal struct {
 	name   string

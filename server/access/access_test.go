@@ -79,13 +79,13 @@ func TestDerivedNames(t *testing.T) {
 			t.Errorf("Base(%q) = %q, want a:b", name, got)
 		}
 		if p := principal(t, access.Grant{Right: access.Read, Prefix: "a:b"}); !p.May(access.Read, name) {
-			t.Errorf("whoever may read a:b may not read %q", name)
+			t.Errorf("a principal that may read a:b may not read %q", name)
 		}
 		if _, err := access.NewPrincipal("ci", access.Grant{Right: access.Read, Prefix: name}); err == nil {
 			t.Errorf("a right to %q alone is accepted", name)
 		}
 	}
-	// This prefix is none of a derived name, and begins some all the same.
+	// This prefix is not within a derived name, but derived names begin with it.
 	if p := principal(t, access.Grant{Right: access.Read, Prefix: "a:"}); p.May(access.Read, "a:once") ||
 		!p.May(access.Read, "a:b:once") {
 		t.Error("a right to a: must cover a:b:once, and not the ledger of a")

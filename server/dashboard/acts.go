@@ -110,13 +110,13 @@ type actForm struct {
 	Token          uint64
 	Owners, Labels []string // that have had the lock, as suggestions
 	Not            string   // why it cannot be done now
-	Command        []string // as far as it stands without what is typed; empty if there is none
+	Command        []string // without what the visitor types; empty if there is no command
 	MaxReason      int
 	Confirm        bool // it asks for the token of the visitor
 }
 
-// acts adds the forms that a visitor may use. One that is of no use now stays, and says why: the state may
-// change while somebody types.
+// acts adds the forms that a visitor may use. A form that cannot be used now is shown with the reason: the
+// state may change while the visitor types.
 func (v *lockView) acts(who visitor) {
 	l := v.Lock
 	if !who.form {

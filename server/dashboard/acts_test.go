@@ -41,7 +41,7 @@ func TestStepDown(t *testing.T) {
 		}
 		first := s.act(alice, "step-down", "team/y", "1", "reason", "first")
 		s.ends(first, "team/y", "under-way", "") // the holder takes its time
-		s.want(s.act(asker, "step-down", "team/y", "1", "reason", "second"), 409,
+		s.want(s.act(requester, "step-down", "team/y", "1", "reason", "second"), 409,
 			"the holder was already asked", "<bdi>alice</bdi>: first", "It was already asked")
 	})
 }
@@ -115,8 +115,8 @@ func TestActsThatAreRefused(t *testing.T) {
 			code                               int
 			text                               string
 		}{
-			{asker, "step-down", "secret/y", "1", "r", 403, "asker may not step down the holder"},
-			{asker, "revoke", "team/x", "1", "r", 403, "asker may not revoke"},
+			{requester, "step-down", "secret/y", "1", "r", 403, "requester may not step down the holder"},
+			{requester, "revoke", "team/x", "1", "r", 403, "requester may not revoke"},
 			{reader, "step-down", "team/x", "1", "r", 403, "reader may not"},
 			{"", "step-down", "team/x", "1", "r", 401, "Sign in"},
 			{alice, "step-down", "team/x", "1", " ", 400, "the reason is empty"},
@@ -141,7 +141,7 @@ func TestActsThatAreRefused(t *testing.T) {
 			}
 		}
 		for _, line := range []string{
-			"asker step-down secret/y r forbidden", "asker revoke team/x r forbidden",
+			"requester step-down secret/y r forbidden", "requester revoke team/x r forbidden",
 			"reader step-down team/x r forbidden", "alice step-down team/x r changed",
 		} {
 			if !strings.Contains(s.audited(), "dashboard "+line) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The command of an act is one that a shell reads as it was meant.
+// A shell reads the command of an act as it was meant.
 func TestCommand(t *testing.T) {
 	for _, c := range []struct {
 		act        int

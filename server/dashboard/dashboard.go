@@ -267,7 +267,7 @@ type entry struct {
 	reading
 	value any
 	fresh time.Time
-	done  chan struct{} // closed when the question under way is answered; nil if there is none
+	done  chan struct{} // closed when the current question is answered; nil without a question
 }
 
 // reading says how an answer was come by.
@@ -279,7 +279,7 @@ type reading struct {
 // good says that there is an answer.
 func (r reading) good() bool { return !r.at.IsZero() }
 
-// ask returns the answer to the question that key stands for: one that is fresh, if the store gives it in
+// ask returns the answer to the question that key stands for, a fresh answer if the store gives it in
 // time. load asks the store.
 func ask[T any](
 	ctx context.Context, c *cache, pace time.Duration, key string, load func(context.Context) (T, error),

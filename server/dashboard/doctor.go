@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// looks is how many reads a latency is measured by, and of which lock: one that nobody takes.
+	// looks is how many reads measure a latency. They read a lock that no program takes.
 	looks    = 5
 	lookName = "tenure-dashboard-looks"
 	// programKey is that of what the program's doctor finds. It takes longer than to ask the store, and no act

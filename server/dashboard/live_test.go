@@ -79,19 +79,19 @@ func (s *site) follows(lines *bufio.Scanner, want, text string) {
 	s.Fatalf("no event with %q: %v", text, lines.Err())
 }
 
-// A page that is open shows what its visitor may see, until that is none any more.
+// An open page shows what its visitor may see, until that visitor may see nothing.
 func TestLive(t *testing.T) {
 	inSite(t, func(s *site) {
-		stream := s.open("view=now", s.signIn(asker))
+		stream := s.open("view=now", s.signIn(requester))
 		lines := s.read(stream)
 		if kind := stream.Header().Get("Content-Type"); kind != "text/event-stream" {
 			s.Errorf("it is %s", kind)
 		}
-		s.follows(lines, "live", "There is no lock that asker may read.")
+		s.follows(lines, "live", "There is no lock that requester may read.")
 		s.holds("team/x", "web-1")
 		s.holds("secret/y", "web-2")
 		s.follows(lines, "live", "<bdi>team/x</bdi>")
-		s.set("asker " + asker + " read:secret/\n")
+		s.set("requester " + requester + " read:secret/\n")
 		s.follows(lines, "live", "<bdi>secret/y</bdi>")
 		s.set("alice " + alice + " admin:\n")
 		s.follows(lines, "out", "out")

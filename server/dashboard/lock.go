@@ -75,7 +75,7 @@ type lockView struct {
 	Terms      []term
 	Earlier    bool // terms before these are not kept
 	Acts       []actForm
-	NoActs     string // why there are none
+	NoActs     string // why there are no acts
 }
 
 // fact is something about a lock.
@@ -159,7 +159,7 @@ func (v *lockView) describe(at time.Time) {
 	}
 }
 
-// number is one that there is; "" for 0.
+// number formats a number; "" for 0.
 func number[N int | uint64](n N) string {
 	if n == 0 {
 		return ""
@@ -167,7 +167,7 @@ func number[N int | uint64](n N) string {
 	return fmt.Sprint(n)
 }
 
-// fact adds one that there is.
+// fact adds a fact, unless its text is empty.
 func (v *lockView) fact(name, text, note, link string) {
 	if text != "" {
 		v.Facts = append(v.Facts, fact{name, text, note, link})

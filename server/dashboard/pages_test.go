@@ -51,7 +51,7 @@ func TestPages(t *testing.T) {
 			{"", reader, "lock?name=team/labelled"},
 			{"", reader, "lock?name=team/revoked"},
 			{"", alice, "lock?name=under/app-1"},
-			{"ledger", asker, "lock?name=team/nightly:once"},
+			{"ledger", requester, "lock?name=team/nightly:once"},
 			{"problem", alice, "lock?name=team/none"},
 			{"sessions", alice, "sessions"},
 			{"", reader, "sessions"},
@@ -59,7 +59,7 @@ func TestPages(t *testing.T) {
 			{"doctor", alice, "doctor"},
 			{"login", "", "login?next=lock%3Fname%3Dx"},
 		}
-		for _, p := range pages { // whoever is dead has been seen before
+		for _, p := range pages { // the dead holder has been seen before
 			s.plain(alice, p.path)
 		}
 		time.Sleep(20 * time.Second)
@@ -391,12 +391,12 @@ func TestRights(t *testing.T) {
 		s.shows(reader, "sessions", 200, "!secret")
 		s.shows(reader, "doctor", 200, "!3 locks", "!Measure writes")
 		s.shows(reader, "lock?name=team/x", 200, "reader may not send requests to the holder.", `!action="act`)
-		s.shows(asker, "lock?name=team/x", 200, `value="step-down"`, `value="hand-over"`,
+		s.shows(requester, "lock?name=team/x", 200, `value="step-down"`, `value="hand-over"`,
 			`value="release-dead"`, `!value="revoke"`)
 		there, missing := s.as(reader, "lock?name=secret/y"), s.as(reader, "lock?name=secret/none")
 		s.want(there, 403, "reader may not read this lock", "read team/")
 		if missing.Code != there.Code || missing.body != there.body {
-			s.Error("a lock that is there, and may not be read, can be told from one that is not")
+			s.Error("a lock that exists but may not be read can be told from a lock that does not exist")
 		}
 		cookie := s.signIn(alice)
 		s.set("alice " + alice + " read:other/\n")

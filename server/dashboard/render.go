@@ -434,7 +434,7 @@ func short(d time.Duration) string {
 // seconds returns a duration in full seconds.
 func seconds(d time.Duration) string { return short(max(0, d).Truncate(time.Second)) }
 
-// exact returns a duration of which each part counts, such as a latency or a limit.
+// exact returns a duration to its last digit, such as a latency or a limit.
 func exact(d time.Duration) string {
 	switch {
 	case d < 10*time.Millisecond:
@@ -535,7 +535,7 @@ func lockLink(name string) string { return "lock?name=" + url.QueryEscape(name) 
 
 func groupLink(name string) string { return "shards?group=" + url.QueryEscape(name) }
 
-// chip is a link with what it looks like, such as one that narrows a list; Count is how many there are.
+// chip is a link in the form of a button that filters a list, for example; Count is the number of items.
 type chip struct {
 	Text, Class, Link string
 	Count             int

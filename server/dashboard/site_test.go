@@ -30,8 +30,8 @@ import (
 const (
 	alice      = "secret-of-alice-0123456789"
 	reader     = "secret-of-reader-0123456789"
-	asker      = "secret-of-asker-0123456789"
-	principals = "alice " + alice + " admin:\nreader " + reader + " read:team/\nasker " + asker + " read,ask:team/\n"
+	requester      = "secret-of-requester-0123456789"
+	principals = "alice " + alice + " admin:\nreader " + reader + " read:team/\nasker " + requester + " read,ask:team/\n"
 )
 
 // site is the pages over the store of a world, and what is needed to look at them.

@@ -22,7 +22,7 @@ type of struct {
 }
 
 // terms makes a history, newest first, from the oldest.
-func tenures(all ...of) []tenure.Term {
+func terms(all ...of) []tenure.Term {
 	var list []tenure.Term
 	for i, o := range all {
 		t := tenure.Term{Owner: o.owner, Since: minutesAgo(o.begun), End: o.how}
@@ -77,7 +77,7 @@ func TestTimeline(t *testing.T) {
 			freed, 0, "0%+20% a released\n20%+30% b operator\n50%+50% gap",
 		},
 		{
-			"a clock that is behind: tenures keep the order of their tokens, and none overlaps another",
+			"a clock that is behind: terms keep the order of their tokens, and none overlaps another",
 			[]of{{"a", 100, 40, tenure.EndReleased, ""}, {"b", 70, 30, tenure.EndReleased, ""}, {"c", 90, -1, "", ""}},
 			holding, 0, "0%+60% a released\n60%+10% b released\n70%+30% c",
 		},
@@ -98,7 +98,7 @@ func TestTimeline(t *testing.T) {
 		},
 		{"a holder that shows no life", []of{{"a", 100, -1, "", ""}}, silent, 0, "0%+100% a silent 10%"},
 	} {
-		if got := drawn(draw(tenures(c.all...), c.lock, now, c.back)); got != c.want {
+		if got := drawn(draw(terms(c.all...), c.lock, now, c.back)); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
 	}
@@ -116,7 +116,7 @@ func TestTimelineTicks(t *testing.T) {
 	for _, back := range []time.Duration{
 		time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, day, 7 * day, 400 * day, 800 * day, 12_000 * day,
 	} {
-		v := draw(tenures(of{"a", int(back.Minutes()) - 1, -1, "", ""}), holding, now, back)
+		v := draw(terms(of{"a", int(back.Minutes()) - 1, -1, "", ""}), holding, now, back)
 		if n := len(v.Ticks); n < 1 && back < 800*day || n > 4*mostTicks {
 			t.Errorf("%v: %d ticks: %v", back, n, v.Ticks)
 		}

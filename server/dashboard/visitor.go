@@ -309,8 +309,8 @@ func newCookies(key []byte) (*cookies, error) {
 	return &cookies{aead: aead, ended: map[string]time.Time{}}, nil
 }
 
-// seal returns the text of a cookie of that name. Under another name it is none: the name says whether a
-// browser sends it over TLS alone.
+// seal returns the text of a cookie of that name. It is not valid under another name: the name says whether
+// a browser sends it only over TLS.
 func (c *cookies) seal(name string, of sum, until time.Time) string {
 	plain := binary.BigEndian.AppendUint64(of[:], uint64(until.Unix()))
 	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nil, nil, plain, []byte(name)))

@@ -88,14 +88,14 @@ func TestCookie(t *testing.T) {
 func TestCookieEndsWithItsSecret(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.holds("team/x", "web-1")
-		replaced, left := s.signIn(asker), s.signIn(alice)
+		replaced, left := s.signIn(requester), s.signIn(alice)
 		over := func(cookie string) {
 			s.Helper()
 			form := url.Values{"kind": {"step-down"}, "token": {"1"}, "reason": {"stolen"}, "secret": {alice}}
 			s.want(s.send(request{method: "GET", cookie: cookie}), 401)
 			s.want(s.send(request{method: "POST", path: "act?name=team/x", form: form, cookie: cookie}), 401)
 		}
-		s.set(strings.ReplaceAll(principals, asker, "another-"+asker))
+		s.set(strings.ReplaceAll(principals, requester, "another-"+requester))
 		over(replaced)
 		s.want(s.send(request{method: "GET", cookie: left}), 200)
 		out := s.send(request{method: "POST", path: "logout", cookie: left})

@@ -40,8 +40,8 @@ func (f *sweepCmd) Run(c *console) error {
 	if f.ReleasedBefore == nil {
 		return f.sessions(c, v)
 	}
-	preserving, ok := v.store.(driver.TokenRetainer)
-	if !f.DryRun && !f.RestartTokens && (!ok || !preserving.KeepsTokens()) {
+	retainer, ok := v.store.(driver.TokenRetainer)
+	if !f.DryRun && !f.RestartTokens && (!ok || !retainer.KeepsTokens()) {
 		return usage("--released-before also deletes the tokens of the locks in this store: they begin at 1 again, " +
 			"and a fence that remembers a higher one refuses them; write --restart-tokens to accept that")
 	}
@@ -64,7 +64,7 @@ func (f *sweepCmd) sessions(c *console, v *storeClient) error {
 	default:
 		c.result(r, "deleted %s of ended sessions, in %v", counted(n, "record"), round(took))
 	}
-	return lookFailed(v.ctx, err)
+	return readFailed(v.ctx, err)
 }
 
 // check finds what is wrong with the command line before a store is touched.
@@ -110,7 +110,7 @@ func (f *sweepCmd) locks(c *console, v *storeClient, long time.Duration) error {
 		text += fmt.Sprintf("%s%d that were acquired meanwhile", separator, n.Taken)
 	}
 	c.result(r, "%s", text)
-	return lookFailed(v.ctx, err)
+	return readFailed(v.ctx, err)
 }
 
 type sweptLocks struct {
@@ -185,7 +185,7 @@ func (f *reapCmd) Run(c *console, rest operands) error {
 	if err == nil && f.Once && freed == 0 {
 		c.say("none of the watched holders is dead")
 	}
-	return lookFailed(v.ctx, err)
+	return readFailed(v.ctx, err)
 }
 
 func (c *console) tellReaped(r admin.Reaped) {
@@ -307,7 +307,7 @@ func (f *raiseTokensCmd) tell(v *storeClient, c *console, n admin.RaisedTokens, 
 	case errors.Is(err, tenure.ErrTokenLimit):
 		r.Result, err = "incomplete", usage("%w", err)
 	case err != nil:
-		r.Result, err = "incomplete", lookFailed(v.ctx, err)
+		r.Result, err = "incomplete", readFailed(v.ctx, err)
 	}
 	if c.json {
 		c.object(r)

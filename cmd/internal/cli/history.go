@@ -57,7 +57,7 @@ func (h *historyCmd) Run(c *console) error {
 	}
 	switch {
 	case err != nil:
-		return lookFailed(ctx, err)
+		return readFailed(ctx, err)
 	case len(list) == 0 && c.sayLedgers(ctx, v.client, h.Name):
 	case h.At != nil:
 		h.printAt(c, list, at)
@@ -112,7 +112,7 @@ func (h *historyCmd) print(c *console, lock string, list []tenure.Term) {
 func (h *historyCmd) readersWriters(ctx context.Context, c *console, client *tenure.Client) (found bool, err error) {
 	st, err := readersWritersStatus(ctx, client, h.Name)
 	if err != nil || st.Slots == 0 {
-		return false, lookFailed(ctx, err)
+		return false, readFailed(ctx, err)
 	}
 	locks := []string{rwlock.GateName(h.Name)}
 	for slot := range st.Slots {
@@ -125,7 +125,7 @@ func (h *historyCmd) readersWriters(ctx context.Context, c *console, client *ten
 	for _, lock := range locks {
 		list, err := client.History(ctx, lock)
 		if err != nil {
-			return true, lookFailed(ctx, err)
+			return true, readFailed(ctx, err)
 		}
 		if len(list) > 0 {
 			h.print(c, lock, list)

@@ -828,7 +828,7 @@ func (f *leaseFlags) ledger(
 		if running := (*once.RunningError)(nil); errors.As(err, &running) {
 			return failed(statusHeld, err)
 		}
-		return lookFailed(ctx, err)
+		return readFailed(ctx, err)
 	}
 	return nil
 }

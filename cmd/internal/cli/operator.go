@@ -125,7 +125,7 @@ func (o *operator) failed(err error) error {
 	if errors.Is(err, tenure.ErrUnreadable) {
 		return storeFailed(err)
 	}
-	return lookFailed(o.ctx, err)
+	return readFailed(o.ctx, err)
 }
 
 type party struct {

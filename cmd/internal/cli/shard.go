@@ -53,7 +53,7 @@ func (f *shardCmd) Run(c *console) error {
 	}
 	seen, err := look()
 	if err != nil {
-		return lookFailed(v.ctx, err)
+		return readFailed(v.ctx, err)
 	}
 	return f.print(c, seen)
 }
@@ -85,7 +85,7 @@ func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client
 		return f.nobody()
 	}
 	if err != nil {
-		return lookFailed(ctx, err)
+		return readFailed(ctx, err)
 	}
 	for i, p := range st.Partitions {
 		if p.ID != strconv.Itoa(i) {
@@ -98,7 +98,7 @@ func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client
 		return usage("%w", err)
 	}
 	if err := g.Resize(ctx, *f.Resize); err != nil {
-		return lookFailed(ctx, err)
+		return readFailed(ctx, err)
 	}
 	r := resized{Group: f.Group, Result: "resized", Partitions: *f.Resize, Before: len(st.Partitions)}
 	if r.Partitions == r.Before {

@@ -64,7 +64,7 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 		f.identity, err = doctor.Identity(v.ctx, v.store)
 	}
 	if err != nil {
-		return lookFailed(v.ctx, err)
+		return readFailed(v.ctx, err)
 	}
 	for _, r := range rows {
 		if r.state == stateNever {
@@ -224,8 +224,8 @@ func closed(ctx context.Context, client *tenure.Client, rows []row) error {
 
 const lookTimeout = 30 * time.Second
 
-// lookFailed returns what to end with when a look has failed, nil if it has not.
-func lookFailed(ctx context.Context, err error) error {
+// readFailed returns the error to end with when a read has failed, nil if it has not.
+func readFailed(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -554,7 +554,7 @@ func watch[T any](ctx context.Context, c *console, w watched[T]) error {
 		now, err := w.look()
 		switch {
 		case ctx.Err() != nil || permanent(err):
-			return lookFailed(ctx, err)
+			return readFailed(ctx, err)
 		case err == nil:
 			seen = now
 		}
@@ -565,7 +565,7 @@ func watch[T any](ctx context.Context, c *console, w watched[T]) error {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return lookFailed(ctx, ctx.Err())
+			return readFailed(ctx, ctx.Err())
 		}
 	}
 }

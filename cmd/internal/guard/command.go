@@ -159,9 +159,9 @@ func (o orders) kill() Instant {
 	return o.Kill
 }
 
-// looksEnd is how long the family may be kept stopped for SIGTERM to reach all of it: for
+// scansEnd is how long the family may be kept stopped for SIGTERM to reach all of it: for
 // a quarter of the time until SIGKILL.
-func (o orders) looksEnd() Instant {
+func (o orders) scansEnd() Instant {
 	now := Now()
 	return now.Add(o.kill().Sub(now) / 4)
 }

@@ -409,7 +409,7 @@ const (
 // family that forks forever can still clean up before it is killed. Children are continued before their parents, so
 // that no parent sees a stopped child, and no group is orphaned while it is stopped (the
 // kernel would send it SIGHUP).
-func (p procFS) terminateFamily(root int, looksEnd Instant) error {
+func (p procFS) terminateFamily(root int, scansEnd Instant) error {
 	var frozen []process
 	known := make(map[identity]bool)
 	var err error
@@ -431,7 +431,7 @@ func (p procFS) terminateFamily(root int, looksEnd Instant) error {
 		if table.torn {
 			torn++
 		}
-		if !fresh && (!table.torn || torn > maxTorn) || Now() >= looksEnd {
+		if !fresh && (!table.torn || torn > maxTorn) || Now() >= scansEnd {
 			break
 		}
 	}

@@ -410,9 +410,9 @@ func (g *Guard) watch() {
 			g.terminated = true
 			g.reason = g.orders.reason(g.reason)
 			g.alarm.set(g.nextAlarm())
-			looksEnd := g.orders.looksEnd()
+			scansEnd := g.orders.scansEnd()
 			g.mu.Unlock()
-			g.withGuardian(func(pid int) { _ = g.proc.terminateFamily(pid, looksEnd) })
+			g.withGuardian(func(pid int) { _ = g.proc.terminateFamily(pid, scansEnd) })
 			g.notice(Notice{Kind: Terminating})
 			continue
 		}

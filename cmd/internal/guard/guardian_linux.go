@@ -503,7 +503,7 @@ func (g *guardian) terminate() {
 		killNamespace(unix.SIGCONT)
 		return
 	}
-	if err := g.proc.terminateFamily(unix.Getpid(), g.orders.looksEnd()); err != nil && g.alive {
+	if err := g.proc.terminateFamily(unix.Getpid(), g.orders.scansEnd()); err != nil && g.alive {
 		// /proc cannot be read: out of descriptors, most likely.
 		_ = unix.Kill(-g.pid, unix.SIGTERM)
 		_ = unix.Kill(-g.pid, unix.SIGCONT)

@@ -42,10 +42,10 @@ func New(client *tenure.Client) *Client {
 
 // Acquire takes the lock for the owner that q names. With wait it waits until the lock is free,
 // or ctx ends, and waiting, which may be nil, is called for each holder that it waits for, by
-// the goroutine of the caller; without, the error is a [*tenure.HeldError]. Those who wait in
-// one process come in their order, but for one whom the lock is handed over to. A grant that
-// nobody can be told of is given back by [Client.Discard]. Tell its beat to nobody but the
-// holder: whoever knows it can renew and release.
+// the goroutine of the caller; without, the error is a [*tenure.HeldError]. Waiters in one
+// process are served in their order, apart from an owner that the lock is handed over to. A
+// grant that cannot be sent to its holder is given back with [Client.Discard]. Send its beat
+// only to the holder: anyone who knows it can renew and release.
 //
 // The errors are those of [tenure.Client.Acquire].
 func (c *Client) Acquire(
@@ -87,8 +87,8 @@ func check(ctx context.Context, q wire.AcquireRequest) error {
 	return err
 }
 
-// Discard releases a lock at once that was granted, if its holder cannot be told of it and
-// has shown no life through this process. It does not wait for the store.
+// Discard releases a granted lock at once, if the grant cannot be sent to its holder, and the
+// holder has shown no life through this process. It does not wait for the store.
 func (c *Client) Discard(g wire.Grant) { c.engine.RemoteDiscard(g.Name, g.Token) }
 
 // Heartbeat renews a lease. The holder makes the next beat: After up to and with its dash, and
@@ -135,11 +135,11 @@ func (c *Client) Heartbeat(ctx context.Context, q wire.HeartbeatRequest) (wire.R
 // effect. The same call again has no effect, and returns nil as well. The errors are those of
 // [Client.Heartbeat].
 //
-// A lock that is to vanish has the record and the history deleted that the release leaves, if
-// that can be done. Its tokens begin at 1 again, unless the store keeps them: see
-// [driver.TokenRetainer]. So it is for a lock that tries something out, whose token no fence
+// With vanishes it deletes the record and the history that the release leaves, if
+// that can be done. The lock's tokens begin at 1 again, unless the store keeps them: see
+// [driver.TokenRetainer]. So it is for a trial lock, whose token no fence
 // sees: after it, two terms have one token, and a fence lets the writes of both pass. A lock
-// that somebody takes meanwhile is left alone. A release that is sent again finds no lock, and
+// that was taken meanwhile is left alone. A release that is sent again finds no lock, and
 // gets an error that matches [tenure.ErrLost].
 func (c *Client) Release(ctx context.Context, q wire.ReleaseRequest, vanishes bool) error {
 	const op = "release"

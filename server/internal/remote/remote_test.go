@@ -130,7 +130,7 @@ func TestReleaseThatDeletes(t *testing.T) {
 		if rec := w.MustRecord("x"); rec.State != driver.Released || rec.Token != 1 {
 			t.Errorf("left as %+v", rec)
 		}
-		v := a.holder("x", "us") // after another term, of which there is a history
+		v := a.holder("x", "us") // after another term, with a history
 		time.Sleep(time.Second)  // that is written beside the grant
 		testutil.Want(t, release(v), nil)
 		if left, err := w.Store().List(t.Context(), "", ""); err != nil || len(left.Records) != 0 {
@@ -150,16 +150,16 @@ func TestReleaseThatDeletes(t *testing.T) {
 			t.Errorf("left as %+v", rec)
 		}
 
-		// What is handed over is kept for its heir.
+		// A lock that is handed over is reserved for its next holder.
 		v = a.holder("y", "us")
 		asked := testutil.Go(func() error {
-			return b.StepDown(t.Context(), "y", &tenure.StepDownOptions{To: "heir", Reason: "deploy"})
+			return b.StepDown(t.Context(), "y", &tenure.StepDownOptions{To: "next", Reason: "deploy"})
 		})
 		time.Sleep(time.Second)
 		v.mustBeat(a)
 		testutil.Want(t, a.remote.Release(t.Context(), wire.ReleaseRequest{Name: "y", Token: v.Token, After: v.after}, true), nil)
 		testutil.Want(t, <-asked, nil)
-		if rec := w.MustRecord("y"); rec.State != driver.Reserved || rec.Owner != "heir" {
+		if rec := w.MustRecord("y"); rec.State != driver.Reserved || rec.Owner != "next" {
 			t.Errorf("left as %+v", rec)
 		}
 	})
@@ -256,7 +256,7 @@ func TestRemoteHolderRepeatsItself(t *testing.T) {
 }
 
 // TestUnusedGrantIsFreed: a program that went away while it waited costs the others a third
-// of a lease; one that shows life through another process keeps the lock.
+// of a lease; a holder that shows life through another process keeps the lock.
 func TestUnusedGrantIsFreed(t *testing.T) {
 	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		a, b := serve(w, "a"), serve(w, "b")
@@ -294,7 +294,7 @@ func TestGrantThatNobodyLearnsOf(t *testing.T) {
 		synctest.Wait()
 		testutil.Must(b.TryAcquire(t.Context(), "x", nil))(t)
 
-		// The request of one that waits ends at the moment of the grant.
+		// The request of a waiter ends at the moment of the grant.
 		holder := testutil.Must(b.TryAcquire(t.Context(), "y", nil))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		waits := testutil.Go(func() error {
@@ -321,19 +321,19 @@ func TestRemoteHolderIsAsked(t *testing.T) {
 		v := a.holder("x", "us")
 		v.mustBeat(a)
 		asked := testutil.Go(func() error {
-			return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "heir", Reason: "deploy"})
+			return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "next", Reason: "deploy"})
 		})
 		synctest.Wait()
 		for _, m := range []*service{a, b, a} {
 			r := v.mustBeat(m)
-			if q := r.Asked; q == nil || q.Kind != "hand-over" || q.To != "heir" || q.Reason != "deploy" || q.By != "b" {
+			if q := r.Asked; q == nil || q.Kind != "hand-over" || q.To != "next" || q.Reason != "deploy" || q.By != "b" {
 				t.Errorf("asked %+v", q)
 			}
 			time.Sleep(heartbeat)
 		}
 		testutil.Pending(t, "the request", asked)
 		testutil.Want(t, v.release(b), nil)
-		if rec := w.MustRecord("x"); rec.State != driver.Reserved || rec.Owner != "heir" {
+		if rec := w.MustRecord("x"); rec.State != driver.Reserved || rec.Owner != "next" {
 			t.Errorf("left as %+v", rec)
 		}
 		testutil.Want(t, <-asked, nil)
@@ -349,7 +349,7 @@ func TestReservationGoesFirst(t *testing.T) {
 		v.mustBeat(b)
 		var order []string
 		got := make(chan *holder, 3)
-		for _, owner := range []string{"first", "second", "heir"} {
+		for _, owner := range []string{"first", "second", "next"} {
 			go func() {
 				g, err := a.remote.Acquire(t.Context(), wire.AcquireRequest{Name: "x", Owner: owner}, true, nil)
 				if err != nil {
@@ -362,7 +362,7 @@ func TestReservationGoesFirst(t *testing.T) {
 		}
 		time.Sleep(2 * refresh)
 		asked := testutil.Go(func() error {
-			return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "heir", Reason: "deploy"})
+			return b.StepDown(t.Context(), "x", &tenure.StepDownOptions{To: "next", Reason: "deploy"})
 		})
 		synctest.Wait()
 		v.mustBeat(b)
@@ -377,7 +377,7 @@ func TestReservationGoesFirst(t *testing.T) {
 			testutil.Want(t, n.release(a), nil)
 		}
 		testutil.Want(t, <-asked, nil)
-		if strings.Join(order, " ") != "heir first second" {
+		if strings.Join(order, " ") != "next first second" {
 			t.Errorf("came as %v", order)
 		}
 	})
@@ -638,10 +638,10 @@ func TestAskRefuses(t *testing.T) {
 		for what, q := range map[string]tenure.Request{
 			"no kind":          {},
 			"another kind":     {Kind: "steal"},
-			"an heir of none":  {Kind: tenure.RequestStepDown, To: "c"},
+			"a target of a step-down":  {Kind: tenure.RequestStepDown, To: "c"},
 			"a label of none":  {Kind: tenure.RequestRevoke, ToLabel: "v2"},
-			"no heir":          {Kind: tenure.RequestHandOver},
-			"two heirs":        {Kind: tenure.RequestHandOver, To: "c", ToLabel: "v2"},
+			"no target": {Kind: tenure.RequestHandOver},
+			"two targets":        {Kind: tenure.RequestHandOver, To: "c", ToLabel: "v2"},
 			"a line end":       {Kind: tenure.RequestStepDown, By: "ops\nroot"},
 			"a name too long":  {Kind: tenure.RequestStepDown, By: strings.Repeat("o", 1025)},
 			"a reason no text": {Kind: tenure.RequestStepDown, Reason: "\n"},
