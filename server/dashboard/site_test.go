@@ -30,7 +30,7 @@ import (
 const (
 	alice      = "secret-of-alice-0123456789"
 	reader     = "secret-of-reader-0123456789"
-	requester      = "secret-of-requester-0123456789"
+	requester  = "secret-of-requester-0123456789"
 	principals = "alice " + alice + " admin:\nreader " + reader + " read:team/\nasker " + requester + " read,ask:team/\n"
 )
 

@@ -507,18 +507,18 @@ func TestRemoteHolderBadInput(t *testing.T) {
 		term, _, _ := strings.Cut(v.Beat, "-")
 		calls := a.Calls(func() {
 			for what, err := range map[string]error{
-				"lock name is empty":                       acquire("", "us"),
-				"\"a \" has a space at byte 1":             acquire("a ", "us"),
-				"owner is empty":                           acquire("y", ""),
-				"owner \"a\\nb\" has U+000A":               acquire("y", "a\nb"),
-				"such names are for records of Tenure":     acquire(driver.OwnPrefix+"x", "us"),
-				"token is 0":                               beat(func(b *wire.HeartbeatRequest) { b.Token = 0 }),
+				"lock name is empty":                         acquire("", "us"),
+				"\"a \" has a space at byte 1":               acquire("a ", "us"),
+				"owner is empty":                             acquire("y", ""),
+				"owner \"a\\nb\" has U+000A":                 acquire("y", "a\nb"),
+				"such names are for records of Tenure":       acquire(driver.OwnPrefix+"x", "us"),
+				"token is 0":                                 beat(func(b *wire.HeartbeatRequest) { b.Token = 0 }),
 				"the previous beat is empty":                 beat(func(b *wire.HeartbeatRequest) { b.After = "" }),
-				"does not follow":                          beat(func(b *wire.HeartbeatRequest) { b.Next = b.After }),
-				"up to the dash":                           beat(func(b *wire.HeartbeatRequest) { b.Next = "OTHER-" + strings.Repeat("A", 13) }),
-				"13 new letters or digits":                 beat(func(b *wire.HeartbeatRequest) { b.Next = term + "-SHORT" }),
-				"then 13 new letters":                  beat(func(b *wire.HeartbeatRequest) { b.Next = term + "-" + strings.Repeat("_", 13) }),
-				"data has 262145 bytes: at most 262144":    r.Release(ctx, wire.ReleaseRequest{Name: "x", Token: 1, After: v.Beat, Data: make([]byte, driver.MaxDataLen+1)}, false),
+				"does not follow":                            beat(func(b *wire.HeartbeatRequest) { b.Next = b.After }),
+				"up to the dash":                             beat(func(b *wire.HeartbeatRequest) { b.Next = "OTHER-" + strings.Repeat("A", 13) }),
+				"13 new letters or digits":                   beat(func(b *wire.HeartbeatRequest) { b.Next = term + "-SHORT" }),
+				"then 13 new letters":                        beat(func(b *wire.HeartbeatRequest) { b.Next = term + "-" + strings.Repeat("_", 13) }),
+				"data has 262145 bytes: at most 262144":      r.Release(ctx, wire.ReleaseRequest{Name: "x", Token: 1, After: v.Beat, Data: make([]byte, driver.MaxDataLen+1)}, false),
 				"the previous beat \"AAAAAAAAAAAAAAAAAAAA\"": r.Release(ctx, wire.ReleaseRequest{Name: "x", Token: 1, After: strings.Repeat("A", 100)}, false),
 			} {
 				testutil.Want(t, err, tenure.ErrInvalid)
@@ -636,15 +636,15 @@ func TestAskRefuses(t *testing.T) {
 		serve(w, "b").MustAcquire("x", nil)
 		a := serve(w, "a")
 		for what, q := range map[string]tenure.Request{
-			"no kind":          {},
-			"another kind":     {Kind: "steal"},
-			"a target of a step-down":  {Kind: tenure.RequestStepDown, To: "c"},
-			"a label of none":  {Kind: tenure.RequestRevoke, ToLabel: "v2"},
-			"no target": {Kind: tenure.RequestHandOver},
-			"two targets":        {Kind: tenure.RequestHandOver, To: "c", ToLabel: "v2"},
-			"a line end":       {Kind: tenure.RequestStepDown, By: "ops\nroot"},
-			"a name too long":  {Kind: tenure.RequestStepDown, By: strings.Repeat("o", 1025)},
-			"a reason no text": {Kind: tenure.RequestStepDown, Reason: "\n"},
+			"no kind":                 {},
+			"another kind":            {Kind: "steal"},
+			"a target of a step-down": {Kind: tenure.RequestStepDown, To: "c"},
+			"a label of none":         {Kind: tenure.RequestRevoke, ToLabel: "v2"},
+			"no target":               {Kind: tenure.RequestHandOver},
+			"two targets":             {Kind: tenure.RequestHandOver, To: "c", ToLabel: "v2"},
+			"a line end":              {Kind: tenure.RequestStepDown, By: "ops\nroot"},
+			"a name too long":         {Kind: tenure.RequestStepDown, By: strings.Repeat("o", 1025)},
+			"a reason no text":        {Kind: tenure.RequestStepDown, Reason: "\n"},
 		} {
 			err := a.remote.Ask(t.Context(), remote.Request{Name: "x", Request: q})
 			t.Log(what)
