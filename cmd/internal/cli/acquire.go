@@ -27,7 +27,7 @@ type patience struct {
 	options tenure.AcquireOptions
 }
 
-// beside has something done beside the caller, until end is called, which waits for it.
+// beside runs something in a goroutine until end is called; end waits for it.
 func beside(parent context.Context, do func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(parent)
 	var done sync.WaitGroup
@@ -67,12 +67,12 @@ func (t *command) acquire(parent context.Context, p patience) (*tenure.Lease, er
 	if err != nil {
 		return nil, t.refusal(ctx, p, err)
 	}
-	t.lock = lease.Name() // that of the slot, if it is one
+	t.lock = lease.Name() // with --slots, the lock of the slot
 	t.manager.say("holds %q under token %d", t.lock, lease.Token())
 	return lease, nil
 }
 
-// refusal tells a lock that is held from a store that cannot be reached.
+// refusal distinguishes a held lock from a store that cannot be reached.
 func (t *command) refusal(ctx context.Context, p patience, err error) error {
 	var held *tenure.HeldError
 	var full *semaphore.FullError
@@ -104,9 +104,9 @@ func (t *command) refusal(ctx context.Context, p patience, err error) error {
 	return storeFailed(err)
 }
 
-// holderNow says who has now what was waited for, if the store answers soon, and whether others
-// hold it: then the last error of the store is out of date. About a free lock an acquire knows
-// better: it may be that nothing can be written.
+// holderNow says who now has what the command waited for, if the store answers soon, and
+// whether others hold it: then the last store error is out of date. If the lock is free, that
+// error may explain why it cannot be written.
 func (t *command) holderNow() (who string, held bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
@@ -114,7 +114,7 @@ func (t *command) holderNow() (who string, held bool) {
 	return h.who, h.held
 }
 
-// notAcquired is ordinary: with --quiet the exit status alone tells.
+// notAcquired reports an ordinary result: with --quiet only the exit status shows it.
 func (t *command) notAcquired(p patience, why string) error {
 	if t.console.quiet {
 		return ended(p.held)
@@ -125,7 +125,7 @@ func (t *command) notAcquired(p patience, why string) error {
 // announceAfter is how long a lock is waited for in silence.
 const announceAfter = time.Second
 
-// announce says who holds what is waited for.
+// announce reports who holds what the command waits for.
 func (t *command) announce(ctx context.Context) {
 	c := t.console
 	defer c.clear()
@@ -146,7 +146,7 @@ func (t *command) announce(ctx context.Context) {
 			news = true
 		}
 		if !due || told > 0 && !news && !c.terminal && !t.troubled() {
-			continue // nothing is to be said
+			continue // there is nothing to report
 		}
 		// The look also brings the time that is left up to date.
 		h, err := t.target.look(ctx)
@@ -169,8 +169,8 @@ func (t *command) announce(ctx context.Context) {
 	}
 }
 
-// announceEndless warns of a wait for the command that has started this one, with --quiet
-// too: it has no end. It returns what was told, see [holders].
+// announceEndless warns, also with --quiet, of a wait for the command that started this one:
+// such a wait never ends. It returns what it reported, see [holders].
 func (t *command) announceEndless(ctx context.Context) (told uint64) {
 	if !t.endless.Load() || !t.outer.among(t.target.Name()) {
 		return 0
@@ -239,7 +239,7 @@ func (o outer) among(name string) bool {
 	return o.lock == name || ok && of == name
 }
 
-// full says who has the slots of a semaphore, and whether the outer tenure has all of them.
+// full says who has the slots of a semaphore, and whether the outer term has all of them.
 func (o outer) full(name string, e *semaphore.FullError) (text string, own bool) {
 	text = e.Error()
 	for _, h := range e.Holders {
@@ -250,9 +250,9 @@ func (o outer) full(name string, e *semaphore.FullError) (text string, own bool)
 	return text, false
 }
 
-// busy says who reads or writes, and whether it is the outer tenure that is in the way: a
-// writer that waits for it may give up. It goes by the owner, since the token in the
-// environment is that of no record.
+// busy says who reads or writes, and whether the outer term blocks this command: a writer
+// that waits for it may give up. It compares owners, because no record has the token of the
+// environment.
 func (o outer) busy(name string, e *rwlock.BusyError) (text string, own bool) {
 	text = e.Error()
 	if o.lock != name {
@@ -272,7 +272,7 @@ type target interface {
 	// Name is that of all of it, and take acquires what this process is to have of it.
 	Name() string
 	take(ctx context.Context, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error)
-	// waiting says what is waited for, and look who has it. Again is how often that is asked.
+	// waiting says what the command waits for, and look who has it. Again is how often look is called.
 	waiting() string
 	look(ctx context.Context) (holders, error)
 	again() time.Duration
@@ -280,13 +280,13 @@ type target interface {
 	environment(lease *tenure.Lease) []string
 }
 
-// holders are those who have what is waited for.
+// holders are the processes that have what the command waits for.
 type holders struct {
-	who  string // what a sentence ends with: ": held by ...", "" if nobody is known
+	who  string // the end of a sentence: ": held by ...", "" if no holder is known
 	held bool   // others hold it
 	own  bool   // the outer command keeps this process from it for as long as it lasts
 	news uint64 // another number is news
-	// details may stand behind who, the longest first. With none people are told nothing.
+	// details may follow who, the longest first. Without details nothing is reported.
 	details []string
 }
 
@@ -312,7 +312,7 @@ func (l lock) take(ctx context.Context, p patience, o *tenure.AcquireOptions) (*
 	}
 	for {
 		lease, err := acquire(ctx, l.name, o)
-		if !errors.Is(err, tenure.ErrExpired) { // else this process was stopped meanwhile
+		if !errors.Is(err, tenure.ErrExpired) { // otherwise this process was stopped meanwhile
 			return lease, err
 		}
 	}
@@ -348,7 +348,7 @@ func (l lock) environment(lease *tenure.Lease) []string {
 	return heldEnvironment(l.name, lease.Token())
 }
 
-// waitingDetails say more of who is waited for, the longest text first.
+// waitingDetails describe the holder that the command waits for, the longest text first.
 func waitingDetails(st tenure.Status) []string {
 	since := " since " + clockText(st.Since)
 	if st.Unchanged <= 2*st.Heartbeat || st.Heartbeat <= 0 {

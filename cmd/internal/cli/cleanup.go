@@ -25,8 +25,8 @@ type sweepCmd struct {
 	readerFlags
 }
 
-// Run clears what ended sessions have left in the store, or locks that nobody has
-// used for long.
+// Run deletes the records of ended sessions, or locks that have not been used for a
+// long time.
 func (f *sweepCmd) Run(c *console) error {
 	long, err := f.check()
 	if err != nil {

@@ -57,7 +57,7 @@ type grammar struct {
 	Crashed crashedCmd `cmd:"" hidden:""` // crashedWord
 }
 
-// Those parts of the grammar that are parsed by themselves: see commandLine.
+// Some parts of the grammar are parsed separately: see commandLine.
 type (
 	runLine struct {
 		Run runCmd `cmd:"" words:""`
@@ -73,7 +73,7 @@ type (
 	}
 )
 
-// operands are the words behind the first "--", which are nobody's flags.
+// operands are the words after the first "--", which are not parsed as flags.
 type operands struct {
 	given bool
 	words []string
@@ -88,7 +88,7 @@ func Main(args []string) int {
 		}
 		return 0
 	}
-	_ = schedule.SetLocal() // where it matters the error is told: see occurrence
+	_ = schedule.SetLocal() // occurrence reports the error where it matters
 	c := newConsole(os.Stdout, os.Stderr)
 	defer c.close(time.Second)
 	head, rest := split(args)
@@ -175,8 +175,8 @@ func split(args []string) (head []string, rest operands) {
 	return args[:i], operands{given: true, words: args[i+1:]}
 }
 
-// subject returns the command that the command line is about, "" if none can
-// be told, and what to read about it.
+// subject returns the command that the command line is about, "" if that is not
+// clear, and the help to read about it.
 func subject(head []string) (command, hint string) {
 	i := slices.IndexFunc(head, func(word string) bool { return word != "help" && !strings.HasPrefix(word, "-") })
 	if i < 0 || head[i] == "" {
@@ -266,7 +266,7 @@ func help(head []string, command string) (text string, asked bool) {
 	return helpOf(command)
 }
 
-// Exit statuses besides the child's own, and those of package flags. 75 is "temporary
+// Exit statuses in addition to the child's own, and those of package flags. 75 is "temporary
 // failure, try again" of sysexits.h, 126 and 127 are the shell's.
 const (
 	statusUsage     = flags.StatusUsage
@@ -286,7 +286,7 @@ func ended(status int) error { return flags.Failed(status, nil) }
 
 func usage(format string, args ...any) error { return flags.Usage(format, args...) }
 
-// tempFail is for what may do later: somebody else has it, or is at it.
+// tempFail is for what may succeed later: another process has it, or is doing it.
 func tempFail(format string, args ...any) error {
 	return failed(statusHeld, fmt.Errorf(format, args...))
 }

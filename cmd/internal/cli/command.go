@@ -54,13 +54,13 @@ type command struct {
 	proves  bool // if this process is killed its guardian frees the lock
 
 	extra        []string // of the command's environment
-	progressFile string   // by which it shows progress, "" if it does not
+	progressFile string   // the file that shows progress, "" without one
 
 	outer   outer
 	endless atomic.Bool // it waits for as long as it takes
 
-	// what is what runs, for people, "the command" if empty; onLeft is told once that it has
-	// ended, and left something behind.
+	// what names what runs in messages, "the command" if empty; onLeft is called once when it
+	// has ended and left processes behind.
 	what   string
 	onLeft func(exit guard.Exit, left string)
 
@@ -69,7 +69,7 @@ type command struct {
 
 	meanwhile  *signaled               // came during a release
 	running    atomic.Pointer[running] // nil while no command runs
-	waiting    chan struct{}           // has room for one: there is something to look at
+	waiting    chan struct{}           // has room for one: there is an event to read
 	identify   sync.Once               // after the first write
 	identified sync.WaitGroup
 	storeSaid  sync.Once
@@ -168,8 +168,8 @@ func (t *command) onEvent(e tenure.Event) {
 	t.report(e)
 }
 
-// identifyStore gives the store an identity if it has none. A role that may write locks alone
-// does without.
+// identifyStore gives the store an identity if it has none. With a role that may only write
+// locks there is no identity.
 func (t *command) identifyStore() {
 	ctx, cancel := context.WithTimeout(context.Background(), t.client.Options().RequestTimeout)
 	defer cancel()
@@ -244,14 +244,14 @@ type running struct {
 	lease *tenure.Lease
 	guard *guard.Guard
 	grace time.Duration
-	// stopTimeout is how long heartbeats go on after the lease was asked back.
+	// stopTimeout is how long heartbeats continue after a request to release the lock.
 	stopTimeout time.Duration
 
-	// left is set when the command itself has ended, and what it left behind is
-	// awaited.
+	// left is set when the command itself has ended, and processes that it left behind have
+	// not.
 	left atomic.Bool
 
-	swept atomic.Bool // that was told to stop
+	swept atomic.Bool // these processes were asked to stop
 
 	mu     sync.Mutex
 	latest guard.Limits
@@ -261,10 +261,10 @@ type outcome struct {
 	exit  guard.Exit
 	lost  error // why the lease was lost while the command ran, or nil
 	asked bool  // a signal that asks for the end was passed on
-	// steppedDown is the request for which the command was told to stop, or nil.
+	// steppedDown is the request that the command was stopped for, or nil.
 	steppedDown *tenure.StepDownError
 	timedOut    bool // the command had to stop because its time was up
-	swept       bool // what the command left behind was told to stop, by a signal
+	swept       bool // a signal asked the processes that the command left behind to stop
 	hungUp      bool // SIGHUP was passed on
 	elapsed     time.Duration
 }
@@ -322,9 +322,9 @@ func (r *running) extend() {
 	}
 }
 
-// stop ends the command, because its lease has ended, or was asked back, or its time
-// is up. While the lease is good heartbeats go on while the command stops in its own time, which is the
-// stop timeout.
+// stop ends the command, because its lease has ended, another process asked for the lock, or
+// its time is up. While the lease is valid, heartbeats continue and the command has the stop
+// timeout to end.
 func (r *running) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -335,10 +335,10 @@ func (r *running) stop() {
 		r.guard.Stop(now.Add(r.stopTimeout - r.grace/2))
 		return
 	}
-	// At the deadline there is the grace left. Before it, the lease has another
-	// holder already, or the wall clock says that this machine was paused and the
-	// boot clock with it: nothing is left.
-	// Without progress the lease ends before its deadline, and nobody else has it until then.
+	// At the deadline the grace is left. Before it, no time is left: another holder has
+	// the lock, or the wall clock shows that this machine was paused, and the boot clock
+	// with it.
+	// Without progress the lease ends before its deadline, and no one else has the lock until then.
 	cause := context.Cause(r.lease.Context())
 	if errors.Is(cause, tenure.ErrSuperseded) ||
 		!errors.Is(cause, tenure.ErrStalled) && now < r.latest.Term.Add(-r.grace/4) {
@@ -348,10 +348,10 @@ func (r *running) stop() {
 	r.guard.Stop(r.latest.Kill)
 }
 
-// sweep tells what the command has left behind to stop, and kills it when Ctrl-C
-// comes again. It returns false if the signal is to be passed on as it is, to the
-// command's group: what a shell has started in the background ignores
-// Ctrl-C, and what has left the group would not hear of it.
+// sweep asks the processes that the command has left behind to stop, and kills them at
+// the next Ctrl-C. It returns false if the signal should be passed on unchanged, to the
+// command's group. Background processes of a shell ignore Ctrl-C, and processes that have
+// left the group would not get it.
 func (r *running) sweep(sig syscall.Signal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -446,7 +446,7 @@ func (t *command) conclude(lease *tenure.Lease, o *outcome) {
 	t.reportTrouble(*o)
 }
 
-// reportTrouble tells people what was out of the ordinary.
+// reportTrouble reports what was out of the ordinary.
 func (t *command) reportTrouble(o outcome) {
 	c := t.console
 	switch {
@@ -495,7 +495,7 @@ func (t *command) notified(n guard.Notice) {
 		if t.onLeft != nil {
 			t.onLeft(n.Exit, joinSome(processes))
 		}
-		if c.quiet { // what lasts is told in any case
+		if c.quiet { // a lasting outage is reported in any case
 			time.AfterFunc(t.client.Options().LeaseDuration, func() {
 				if t.running.Load() == r {
 					c.warn("%s", text)
@@ -505,7 +505,7 @@ func (t *command) notified(n guard.Notice) {
 	case guard.Terminating:
 		switch {
 		case r != nil && errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown):
-			// that it was asked back is told already
+			// the request was reported before
 		case r != nil && errors.Is(context.Cause(r.ctx), once.ErrTimeout):
 			c.say("the time of the command is up: it is asked to stop")
 		case r != nil && r.swept.Load():
@@ -557,7 +557,7 @@ func (f *progressFlags) check(j *job) error {
 	return nil
 }
 
-// tell says which file the command shows its progress by.
+// tell sets the file by which the command shows its progress.
 func (f *progressFlags) tell(t *command) {
 	if f.ProgressFile != nil {
 		t.progressFile = *f.ProgressFile
@@ -565,7 +565,7 @@ func (f *progressFlags) tell(t *command) {
 	}
 }
 
-// looksForProgress is how often the file is looked at within the time that it has.
+// looksForProgress is how often the file is checked within --progress-timeout.
 const looksForProgress = 10
 
 // watchProgress reports progress to the lease whenever the file has changed, until the
@@ -590,8 +590,8 @@ func (t *command) watchProgress(lease *tenure.Lease) (stop func()) {
 	})
 }
 
-// crashedWord is the command by which the guardian of run and lead frees the lock of
-// its caller, which was killed. It is nobody else's: what it believes has to be proved.
+// crashedWord is the command with which the guardian of run and lead frees the lock of its
+// killed caller. Only the guardian may use it: it relies on a proven crash.
 const crashedWord = "crashed"
 
 // crashedCmd is that command. The store is that of the environment.
@@ -603,10 +603,10 @@ type crashedCmd struct {
 	timingFlags
 }
 
-// lastAct returns what the guardian of a command executes in the end if this process was
-// killed: nothing where nobody else has the store. The lock and the lease are in it, which
-// the store shows; the URL of the store, which may have a password in it, stays in the
-// environment.
+// lastAct returns the command that the guardian executes at the end if this process was
+// killed: no command if no other process has the store. It contains the lock and the lease,
+// which the store shows anyway; the URL of the store, which may contain a password, stays in
+// the environment.
 func (t *command) lastAct(lease *tenure.Lease) []string {
 	if !t.proves || t.location.Private() {
 		return nil
@@ -619,13 +619,13 @@ func (t *command) lastAct(lease *tenure.Lease) []string {
 	}
 }
 
-// Run frees the lock when the last requests of the dead have had their time, and gives up
-// when the lock has run out by itself.
+// Run frees the lock when the last requests of the dead process must have arrived, and gives
+// up when the lease has run out anyway.
 func (f *crashedCmd) Run() error {
 	// A service manager sends these to all that is left of a unit. The lock is about to be free,
 	// and the next holder wants it.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
-	// "exe" tells nobody anything; if it fails, no harm is done
+	// "exe" means nothing to people; if this fails, it does no harm
 	_ = os.WriteFile("/proc/self/comm", []byte("tenure"), 0o600)
 	ended, err := guard.ParseInstant(f.Ended)
 	expiry, err2 := guard.ParseInstant(f.Until)

@@ -23,9 +23,9 @@ import (
 	"github.com/tenurelock/tenure/shard"
 )
 
-// The scripts ask this program for the words that fit, so that they know
-// nothing of commands and flags, and never grow old. (The libraries that do
-// this for kong rest on packages that nobody has kept for years.)
+// The scripts ask this program for matching words, so that they need not know
+// commands and flags, and never become outdated. (The libraries that do this for
+// kong depend on packages that have not been maintained for years.)
 //
 //go:embed completion
 var completionScripts embed.FS
@@ -71,7 +71,7 @@ func candidates(words []string) []string {
 	word := strings.TrimPrefix(last, "=")
 	root := parser.Model.Node
 	command, store := root, os.Getenv("TENURE_STORE")
-	var given []string  // behind the command
+	var given []string  // after the command
 	var flag *kong.Flag // whose value comes next
 	for _, w := range before {
 		switch {
@@ -121,7 +121,7 @@ func candidates(words []string) []string {
 	return list
 }
 
-// operandsOf are the words that can stand behind those that a command has.
+// operandsOf returns the words that can follow the given operands of a command.
 func operandsOf(command *kong.Node, given int, store string) []string {
 	most, suffix := 1, ""
 	switch command.Name {
@@ -163,8 +163,8 @@ func valueFlag(command *kong.Node, word string) *kong.Flag {
 	return nil
 }
 
-// values are those that a flag can begin with. A store is a path, mostly. Those to whom a lock
-// can be handed over are the ones who had it before: who waits for it is written nowhere.
+// values are the values that a flag can begin with. A store is mostly a path. The proposed
+// targets of a hand-over are former holders, because no record shows who waits for a lock.
 func values(f *kong.Flag, store string, given []string) []string {
 	switch f.Name {
 	case "store":
@@ -197,7 +197,7 @@ func fitting(list []string, word string) []string {
 var plainName = pattern.Lazy(`^[A-Za-z0-9][A-Za-z0-9._/@%+-]*$`)
 
 const (
-	// completionPatience is how long somebody who pressed a key is kept waiting.
+	// completionPatience is how long a user who pressed a key has to wait.
 	completionPatience = 500 * time.Millisecond
 	mostCompleted      = 1000
 )
@@ -247,7 +247,7 @@ func ask(url string, find func(context.Context, *tenure.Client) []string) []stri
 		return nil
 	}
 	answer := make(chan []string, 1)
-	go func() { // a store that does not answer is left behind: the program ends
+	go func() { // it may go on waiting for a store that does not answer: the program ends
 		var found []string
 		if v, err := clientAt(nil, at, nil, nil); err == nil {
 			found = find(v.ctx, v.client)
@@ -290,7 +290,7 @@ func manual() (string, error) {
 	for _, topic := range append(names(parser.Model.Node), "tuning", "events") {
 		text, known := helpOf(topic)
 		if !known {
-			return "", fmt.Errorf("no help of %s", topic) // a test sees to it
+			return "", fmt.Errorf("no help of %s", topic) // a test ensures that it exists
 		}
 		title, _, _ := strings.Cut(text, ":")
 		b.WriteString(".SH " + strings.ToUpper(escaped(title)) + "\n")

@@ -30,7 +30,7 @@ type console struct {
 	stdout   io.Writer // see output
 	screen   int       // the file descriptor of standard output, -1 if it is no terminal
 	terminal bool      // standard error is a terminal
-	attended bool      // somebody may sit there: standard input, output or error is a terminal
+	attended bool      // a user may be there: standard input, output or error is a terminal
 	stderr   *lines.Lines
 
 	json, quiet, verbose bool
@@ -51,8 +51,8 @@ func newConsole(stdout, stderr *os.File) *console {
 	return c
 }
 
-// output returns err, or that standard output takes nothing, which goes before: whatever else
-// a command has found was not told.
+// output returns err, but first an error of standard output, because then the results of the
+// command were not written.
 func (c *console) output(err error) error {
 	if o, ok := c.stdout.(*flags.Output); ok {
 		return o.Or(err)
@@ -78,14 +78,14 @@ const prefix = "tenure: "
 
 func (c *console) close(patience time.Duration) { c.stderr.Close(patience) }
 
-// say tells people what goes on. It is not said with --quiet, nor with --json.
+// say reports progress to people, but not with --quiet or --json.
 func (c *console) say(format string, args ...any) {
 	if !c.quiet && !c.json {
 		c.write(prefix+format, args...)
 	}
 }
 
-// warn tells people what they have to know.
+// warn reports what people must know.
 func (c *console) warn(format string, args ...any) {
 	if c.json {
 		c.emit(record{Event: eventWarning, Error: fmt.Sprintf(format, args...)})
@@ -205,13 +205,12 @@ func writeJSON(w io.Writer, object any) {
 	_, _ = w.Write(append(printable.JSON(b), '\n'))
 }
 
-// put writes to standard output what was asked for. That it takes nothing is told at the end:
-// see output.
+// put writes a result to standard output. An error is reported at the end: see output.
 func (c *console) put(text string) { _, _ = io.WriteString(c.stdout, text) }
 
 func (c *console) object(v any) { writeJSON(c.stdout, v) }
 
-// result tells people what came of a command, and programs as an object.
+// result prints the result of a command, as text for people or as an object for programs.
 func (c *console) result(object any, format string, args ...any) {
 	if c.json {
 		c.object(object)
@@ -227,8 +226,8 @@ func seconds(d time.Duration) *float64 {
 	return &s
 }
 
-// Events of this command itself, besides those of the client and the guard's
-// notices. All of them are in help/events.txt.
+// Events of this command itself, in addition to those of the client and the guard's
+// notices. help/events.txt lists all of them.
 const (
 	eventStarted    = "command_started"
 	eventNotStarted = "command_not_started"
@@ -240,8 +239,8 @@ const (
 	eventError      = "error"
 )
 
-// outage is a time in which the store gives no answer, or only now and then, and what was
-// said of it.
+// outage is a time in which the store does not answer, or only now and then, and what was
+// reported about it.
 type outage struct {
 	mu  sync.Mutex // held while it changes, and that is reported
 	err error      // the last one, nil once the store has answered

@@ -98,7 +98,7 @@ func (r *report) tell(finding driver.Finding) {
 }
 
 // end writes the last line, and returns the exit status. Err is why the examination could
-// not go on; it was told.
+// not continue; it was reported before.
 func (r *report) end(ctx context.Context, bad bool, err error) error {
 	if !r.c.json && context.Cause(ctx) == nil && (!r.c.quiet || r.count[1]+r.count[2] > 0 || r.count[0] == 0) {
 		r.c.put(fmt.Sprintf("%d bad, %s\n", r.count[2], counted(r.count[1], "warning")))

@@ -22,7 +22,7 @@ type exporterCmd struct {
 	Names    []string       `arg:"" optional:""`
 	Leader   []string       `sep:"none" placeholder:"NAME"`
 	Prefix   []string       `sep:"none" placeholder:"PREFIX"`
-	Listen   string         `placeholder:"HOST:PORT" default:"127.0.0.1:8369"` // beside the port of tenured
+	Listen   string         `placeholder:"HOST:PORT" default:"127.0.0.1:8369"` // next to the port of tenured
 	Refresh  *time.Duration `must:"be a period"`
 	Discover *time.Duration `must:"be a period"`
 	Max      *int
@@ -31,7 +31,7 @@ type exporterCmd struct {
 	Quiet bool `short:"q"`
 }
 
-// holderLabels are what --holder shows of the one who holds a lock.
+// holderLabels are what --holder shows of the holder of a lock.
 var holderLabels = map[string]func(tenure.Status) string{
 	"host":  func(st tenure.Status) string { return st.Host },
 	"label": func(st tenure.Status) string { return st.Label },
@@ -82,7 +82,7 @@ func (f *exporterCmd) Run(c *console, rest operands) error {
 	trouble := &outages{console: c}
 	go func() { polled <- locks.Run(ctx, func(err error) { trouble.tell(err) }) }()
 	select {
-	case err = <-served: // nobody can ask any more
+	case err = <-served: // no client can connect any more
 		err = fmt.Errorf("--listen: %w", err)
 		cancel()
 		err = errors.Join(err, <-polled)

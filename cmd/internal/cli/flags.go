@@ -30,7 +30,7 @@ type storeFlags struct {
 
 type timingFlags = flags.Timing
 
-// leaseFlags are those of a holder.
+// leaseFlags are the flags of a holder.
 type leaseFlags struct {
 	timingFlags
 	notifyFlags
@@ -39,7 +39,7 @@ type leaseFlags struct {
 	Label   string
 	Contain bool
 
-	progress time.Duration // how long the command may show none, 0: for ever
+	progress time.Duration // how long the command may show no progress, 0: no limit
 }
 
 // outputFlags say what people, or programs, get to read.
@@ -49,7 +49,7 @@ type outputFlags struct {
 	Verbose bool `short:"v" xor:"loudness"`
 }
 
-// readerFlags are those of a command that shows what is in a store, or asks a holder.
+// readerFlags are the flags of a command that shows a store, or asks a holder.
 type readerFlags struct {
 	storeFlags
 	JSON  bool `name:"json"`
@@ -142,9 +142,9 @@ func refused(o tenure.Options, ask func(context.Context, *tenure.Client) error) 
 	return usage("%w", err)
 }
 
-// location returns where the locks are, and says so if nobody else has. It is
-// said with --quiet, too: a command that excludes nobody does all else as it
-// should.
+// location returns where the locks are, and reports a default that the user did not
+// choose, also with --quiet: a command on a wrong store would exclude no one, but
+// otherwise work.
 func (f *storeFlags) location(c *console) (storeurl.Location, error) {
 	l, named, err := flags.Locate(f.Store, c.attended)
 	if err == nil && !named {
@@ -153,7 +153,7 @@ func (f *storeFlags) location(c *console) (storeurl.Location, error) {
 	return l, err
 }
 
-// storeClient is a store, and a client on it that holds nothing, for a command that looks or
+// storeClient is a store, and a client on it that holds no lock, for a command that reads or
 // asks. A signal ends its context.
 type storeClient struct {
 	ctx    context.Context //nolint:containedctx // it is one command, which a signal ends
@@ -206,7 +206,7 @@ func clientAt(c *console, at storeurl.Location, options *tenure.Options, plan *n
 }
 
 // openStore opens a store, with a client on it, which is closed before the store is. The
-// console and the options are needed for notifications alone.
+// console and the options are needed only for notifications.
 func openStore(c *console, at storeurl.Location, options *tenure.Options, plan *notifyPlan) (
 	store driver.Store, client *tenure.Client, shut func(), err error,
 ) {
@@ -313,15 +313,15 @@ func (p *notifyPlan) listenAt(ctx context.Context, at storeurl.Location) (*notif
 			all = netip.IPv6Unspecified()
 		}
 		if listen = net.JoinHostPort(all.String(), p.port); shown.Addr().IsLoopback() {
-			listen = net.JoinHostPort(shown.Addr().String(), p.port) // nobody else reaches it there
+			listen = net.JoinHostPort(shown.Addr().String(), p.port) // no other machine reaches it there
 		}
 	}
 	return notify.Listen(listen, &notify.Options{Advertise: shown.String()})
 }
 
 // open gives the options a notifier, if one is asked for. Close is called after the client is
-// closed. What is in the way of notifications is in the way of nothing else: it is told, and the
-// command goes on without one.
+// closed. If notifications cannot be set up, open reports it, and the command continues
+// without them.
 func (p *notifyPlan) open(c *console, at storeurl.Location, o *tenure.Options) (closeNotifier func()) {
 	if p == nil {
 		return func() {}

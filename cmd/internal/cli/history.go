@@ -185,7 +185,7 @@ type termJSON struct {
 	Unknown bool         `json:"unknown,omitempty"`
 }
 
-// requestJSON is what somebody asked.
+// requestJSON is a request to a holder.
 type requestJSON struct {
 	Kind    string `json:"kind"`
 	By      string `json:"by"`
@@ -209,10 +209,10 @@ func termObject(t tenure.Term) termJSON {
 	}
 }
 
-// span is a time as people write it: for as long as what it is written to. One to
-// the second is that second, one to the minute that minute, and a date that day;
-// what is counted back from now is an instant. So a time that stands in a table of
-// ours, cut to the second, finds what happened then.
+// span is a time as people write it, as long as its last unit: a time with seconds is
+// that second, a time with minutes that minute, and a date that day; an age is an
+// instant. So a time from one of our tables, which is cut to the second, finds what
+// happened then.
 type span struct {
 	from, to time.Time // to is not in it, unless it is from
 	text     string
@@ -313,7 +313,7 @@ func parseAgo(text string) (time.Duration, bool) {
 	return days + d, err == nil && d >= 0 && !strings.ContainsAny(text, "+-")
 }
 
-// holding is a tenure that falls into a span of time. It is not certain if its
+// holding is a term that falls into a span of time. It is not certain if its
 // holder had crashed and may have been dead already.
 type holding struct {
 	tenure.Term
@@ -350,7 +350,7 @@ func during(history []tenure.Term, s span) (found []holding, all bool) {
 type atJSON struct {
 	Lock    string     `json:"lock"`
 	At      string     `json:"at"`
-	To      string     `json:"to,omitempty"` // the end of what at stands for, if it is no instant
+	To      string     `json:"to,omitempty"` // the end of the span, if at is not an instant
 	Certain bool       `json:"certain"`
 	Holder  *termJSON  `json:"holder,omitempty"` // the last one then
 	Holders []termJSON `json:"holders,omitempty"`

@@ -100,7 +100,7 @@ func (o *onceCmd) Run(c *console, rest operands) error {
 		silence()
 		if off := at.off(); off != "" && turn.Slot() == at.slot && turn.Attempt() == 1 {
 			say := c.say
-			if !at.isNow() { // nobody who asked for errors alone expects it
+			if !at.isNow() { // a user who asked only for errors does not expect it
 				say = c.warn
 			}
 			say("%q: running for %s, %s", o.Name, slotText(at.slot, at.minutes), off)
@@ -372,7 +372,7 @@ func byText(r once.Run) string {
 	return ", by " + holderText(r.Owner, r.Token)
 }
 
-// occurrence is what the command is to be run for.
+// occurrence is the slot that the command is run for.
 type occurrence struct {
 	slot     int64
 	minutes  bool // slots are Unix minutes
@@ -441,8 +441,8 @@ func (o *onceCmd) occurrence() (occurrence, error) {
 	return occurrence{slot: once.Minute(at), minutes: true, schedule: s, now: now, zone: schedule.ZoneName(zone)}, nil
 }
 
-// zone returns the time zone of --cron: that of --tz, or of CRON_TZ, which cron goes by where
-// it has that, or of this host.
+// zone returns the time zone of --cron: --tz, or CRON_TZ, which cron itself uses if it
+// supports that, or the zone of this host.
 func (o *onceCmd) zone() (*time.Location, error) {
 	name, from := os.Getenv("CRON_TZ"), "CRON_TZ="
 	switch {

@@ -19,15 +19,15 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
 
-// operatorFlags are those of a command by which a person, or a script, asks
-// something of a holder.
+// operatorFlags are the flags of a command with which a person, or a script, asks
+// a holder.
 type operatorFlags struct {
 	Reason *string
 	byFlag
 	readerFlags
 }
 
-// operator is one such command under way.
+// operator is such a command while it runs.
 type operator struct {
 	console *console
 	lock    string
@@ -84,14 +84,14 @@ func (h successor) text() string {
 	return fmt.Sprintf("label %q", h.label)
 }
 
-// mustExist returns an error if the store is a file that there is not: to ask
-// somebody does not create it.
+// mustExist returns an error if the store is a file that does not exist: a request
+// does not create it.
 func mustExist(at storeurl.Location) error {
 	if at.File() == "" {
 		return nil
 	}
 	if _, err := os.Stat(at.File()); !errors.Is(err, fs.ErrNotExist) {
-		return nil // Open says what else is wrong
+		return nil // Open reports other errors
 	}
 	return storeFailed(fmt.Errorf("%s: there is no such file: it is created by the first tenure run, lead, once or every",
 		at.Shown()))
@@ -190,7 +190,7 @@ func (f *releaseCmd) Run(c *console) error {
 	r := result{Result: "released", Holder: holderOf(st)}
 	release := admin.ReleaseDead
 	switch {
-	case st.Session != "": // that lock alone cannot be cut off
+	case st.Session != "": // a single lock of a session cannot be taken away
 		o.console.show("watching the session under which %s holds %q: it is closed after %v without a sign of life",
 			holder, o.lock, round(st.Lease))
 	case f.Force:
@@ -291,13 +291,12 @@ func (s *stepDownCmd) Run(c *console) error {
 		holder, holderText(l.Owner, l.Token), round(after))
 }
 
-// successorPause is how often the successor of a hand-over is looked for.
+// successorPause is the pause between checks for the successor of a hand-over.
 const successorPause = 100 * time.Millisecond
 
-// awaitSuccessor waits until an owner that the lock was handed over to has it, which alone is
-// a hand-over; or somebody else; or the time has run out for which the lock is kept.
-// The holder has stopped, and took is how long that has taken; 0 if it has not been
-// asked.
+// awaitSuccessor waits until a target of the hand-over has the lock, which completes it; or
+// another owner has it; or the time of the reservation has run out. The holder has stopped,
+// and took is how long that took; 0 if it was not asked.
 func (o *operator) awaitSuccessor(
 	ctx context.Context, holder tenure.Status, begun time.Time, took time.Duration,
 ) error {
@@ -363,8 +362,8 @@ func (h successor) nobodyCame() string {
 	return "no process with that label took it"
 }
 
-// came returns the owner that has had the lock next, be it for a moment, if it is one
-// that the lock was handed over to; otherwise "".
+// came returns the next owner of the lock, even if it had the lock only for a moment, if
+// that owner is a target of the hand-over; otherwise "".
 func (o *operator) came(ctx context.Context, token uint64, st tenure.Status) string {
 	if st.Token == token+1 {
 		if o.to.is(st.Owner, st.Label) {
@@ -380,21 +379,21 @@ func (o *operator) came(ctx context.Context, token uint64, st tenure.Status) str
 	return history[i].Owner
 }
 
-// heartbeat is how often the holder renews its lease, or that of its session; 0
-// if it does not say.
+// heartbeat is how often the holder renews its lease, or its session's lease; 0 if the
+// record does not show it.
 func (o *operator) heartbeat(st tenure.Status) time.Duration {
 	if st.Session == "" {
 		return st.Heartbeat
 	}
 	s, err := o.client.SessionStatus(o.ctx, st.Session, nil)
 	if err != nil {
-		return 0 // the request tells
+		return 0 // the request shows the error
 	}
 	return s.Heartbeat
 }
 
-// notHeld ends a command that has nobody to ask. That is no failure: what was
-// wanted is so already.
+// notHeld ends a command that has no holder to ask. That is not a failure: the lock is
+// already free.
 func (o *operator) notHeld(st tenure.Status) error {
 	r := result{Result: "not_held"}
 	switch {
@@ -440,7 +439,7 @@ func (o *operator) notDone(err error, st tenure.Status) error {
 	return storeFailed(err)
 }
 
-// wayText says what a holder is asked, by whom it is to make way for.
+// wayText says what a holder is asked to do, depending on the next owner.
 func wayText(to, label string) string {
 	next := successor{to, label}
 	if next.anybody() {

@@ -27,8 +27,8 @@ type runCmd struct {
 	progressFlags
 	Slots              *int // as many hold the name at a time
 	Resize             bool
-	Shared             bool           // readers run beside each other
-	Exclusive          bool           // and a writer alone
+	Shared             bool           // readers may run together
+	Exclusive          bool           // and a writer runs alone
 	Wait               *time.Duration `must:"not be negative"`
 	Timeout            time.Duration  `must:"not be negative"`
 	UnlessAlive        bool
@@ -252,7 +252,7 @@ func (l *leadCmd) Run(c *console, rest operands) error {
 		switch {
 		case late:
 			err = t.idle(ctx, latePause)
-		case err == nil && o.lost != nil: // somebody else leads now, or the store is away
+		case err == nil && o.lost != nil: // another process leads now, or the store is away
 		case err == nil && o.steppedDown != nil:
 			err = t.standBack(ctx)
 		default:
@@ -324,10 +324,10 @@ func (l *leadCmd) pause(failures int) time.Duration {
 	return min(d, max(maxPause, l.Pause))
 }
 
-// mayPass says that what keeps a command from its first start may pass. That
-// its program was there was seen when the campaign began: what is missing, or
-// not executable, now is being replaced. What only a start can tell, such as a
-// program for another machine, does not pass.
+// mayPass says that an obstacle to the command's first start may be temporary. Its
+// program existed when the campaign began: if it is missing or not executable now, it
+// is being replaced. Errors that only a start shows, such as a program for another
+// machine, are permanent.
 func mayPass(err error) bool {
 	return guard.Transient(err) || errors.Is(err, guard.ErrNotFound) ||
 		errors.Is(err, guard.ErrCannotRun) && errors.Is(err, fs.ErrPermission)
@@ -363,7 +363,7 @@ func (t *command) rest(o outcome, unstarted error, pause time.Duration, failures
 	return t.idle(context.Background(), pause)
 }
 
-// hookFlags are what is run beside the command of a leader.
+// hookFlags are the flags for what a leader runs in addition to its command.
 type hookFlags struct {
 	OnElected *string `empty:"give it a command for the shell"`
 	OnLost    *string `empty:"give it a command for the shell"`
@@ -371,14 +371,14 @@ type hookFlags struct {
 	begun bool // something was started in this tenure
 }
 
-// linger is the command of a leader that has none: it ends when it is told to.
+// linger is the command of a leader without a command: it ends on a signal.
 var linger = []string{
 	"sh", "-c",
 	`trap 'kill $! 2>/dev/null; exit 0' TERM INT QUIT; trap '' HUP USR1 USR2; while :; do sleep 3600 & wait $!; done`,
 }
 
-// lead runs the command of a leader, after what is to be run at its election: under the
-// lease, and guarded as the command is. If that fails, the command is not run.
+// lead runs the command of a leader, after the command of --on-elected, which runs under the
+// lease and under guard, too. If that fails, the command is not run.
 func (f *hookFlags) lead(t *command, lease *tenure.Lease) (outcome, error) {
 	f.begun = false
 	if f.OnElected != nil {
@@ -398,8 +398,8 @@ func (f *hookFlags) lead(t *command, lease *tenure.Lease) (outcome, error) {
 
 func shell(text string) []string { return []string{"sh", "-c", text} }
 
-// lost runs what is to be run after the end of a tenure, for a lease at most. It holds
-// nothing: another leader may be at work.
+// lost runs the command of --on-lost after the end of a term, for a lease at most. It holds
+// no lock: another leader may be at work.
 func (f *hookFlags) lost(t *command, lease *tenure.Lease) {
 	if f.OnLost == nil || !f.begun {
 		return

@@ -75,8 +75,8 @@ func (f *shardCmd) check() error {
 	})
 }
 
-// resize sets the number of partitions. A group that nobody has run is not made
-// by that: its name is more likely to be mistyped.
+// resize sets the number of partitions. It does not create a group that never ran: its
+// name is more likely to be mistyped.
 func (f *shardCmd) resize(ctx context.Context, c *console, client *tenure.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -143,7 +143,7 @@ func (f *shardCmd) print(c *console, v groupView) error {
 	return nil
 }
 
-// items are the group as it is watched: one object, or lines for it and for each partition.
+// items returns the group for --watch: one object, or lines for it and for each partition.
 func (v *groupView) items(object, partitions bool) []item {
 	if object {
 		o := v.object(partitions)
@@ -217,7 +217,7 @@ type partitionJSON struct {
 	Since      string `json:"since,omitempty"`
 	Reserved   string `json:"reserved_for,omitempty"`
 	Checkpoint int    `json:"checkpoint_bytes"`
-	Reason     string `json:"reason,omitempty"` // why nobody has it
+	Reason     string `json:"reason,omitempty"` // why no worker has it
 }
 
 func (v *groupView) object(partitions bool) groupJSON {
@@ -284,7 +284,7 @@ func lookAtGroup(ctx context.Context, client *tenure.Client, group string) (grou
 	return v, nil
 }
 
-// count says which partitions move, and why nobody has the others.
+// count says which partitions move, and why the others have no worker.
 func (v *groupView) count() {
 	moves, reasons := map[move]int{}, map[unowned]int{}
 	for _, p := range v.Partitions {
@@ -381,7 +381,7 @@ func (v *groupView) text(st style, partitions bool) string {
 	return out
 }
 
-// heading also says how many workers are dead: those that have left are members for a while yet.
+// heading also says how many workers are dead: workers that have left remain members for a while.
 func (v *groupView) heading() string {
 	workers, dead, coordinator := counted(v.Workers, "worker"), 0, "no coordinator"
 	for _, w := range v.Members {

@@ -33,8 +33,8 @@ type signals struct {
 	c chan os.Signal
 }
 
-// catchSignals takes all signals that mean something to the command or to the
-// waiting for its lock. Those that are ignored stay so (nohup).
+// catchSignals takes all signals that matter to the command or to the wait for its
+// lock. Ignored signals stay ignored (nohup).
 func catchSignals() *signals {
 	s := &signals{c: make(chan os.Signal, 64)}
 	for _, sig := range guard.Signals() {
@@ -45,13 +45,13 @@ func catchSignals() *signals {
 	return s
 }
 
-// surviveBrokenPipe has writes to a closed standard error fail instead of
-// ending this process, and with it the command: that nobody reads the messages
-// any more is no reason for it. Caught, not ignored, since what is ignored
-// stays so in the command.
+// surviveBrokenPipe makes writes to a closed standard error fail instead of ending
+// this process, and with it the command, only because its messages have no reader any
+// more. The signal is caught, not ignored, because an ignored signal stays ignored in
+// the command.
 func surviveBrokenPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// toEnd is to for what ends at a signal: those that end no program are left out.
+// toEnd is to without the signals that do not end a program.
 func (s *signals) toEnd(f func(syscall.Signal)) (stop func()) {
 	return s.to(func(sig syscall.Signal) {
 		if !harmless(sig) {
@@ -60,7 +60,7 @@ func (s *signals) toEnd(f func(syscall.Signal)) (stop func()) {
 	})
 }
 
-// to hands the signals that come to f, until stop is called.
+// to passes signals to f until stop is called.
 func (s *signals) to(f func(syscall.Signal)) (stop func()) {
 	end := make(chan struct{})
 	var handing sync.WaitGroup
@@ -111,9 +111,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// manager tells the service manager of this process what it waits for or holds, and that it
-// lives. Messages go out from a goroutine of their own, since a manager may be slow. Its methods
-// may be called on nil, which tells nobody.
+// manager reports to the service manager what this process waits for or holds, and that it is
+// alive. A separate goroutine sends the messages, because a manager may be slow. Its methods
+// may be called on nil, which sends nothing.
 type manager struct {
 	states chan string // has room for the last one
 	ready  atomic.Bool // with READY=1
@@ -132,8 +132,8 @@ func newManager(idle func() bool) *manager {
 	return m
 }
 
-// watchdogPeriod is half of the time within which the manager wants a sign of life, 0 if it
-// wants none of this process.
+// watchdogPeriod is half of the time within which the manager expects a sign of life, 0 if it
+// expects none from this process.
 func watchdogPeriod() time.Duration {
 	if pid := os.Getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return 0
@@ -155,7 +155,7 @@ func (m *manager) tell(ctx context.Context, idle func() bool) {
 	for {
 		select {
 		case state := <-m.states:
-			_ = flags.Notify(state) // no reason to do anything else than without a manager
+			_ = flags.Notify(state) // on an error, continue as without a manager
 		case <-alive:
 			if idle() {
 				_ = flags.Notify("WATCHDOG=1")
@@ -186,7 +186,7 @@ func (m *manager) say(format string, args ...any) {
 		select {
 		case m.states <- state:
 			return
-		case <-m.states: // what was not told yet is out of date
+		case <-m.states: // a state that was not sent yet is out of date
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // harmless is false for the signals of this system: all of them end a program.
 func harmless(syscall.Signal) bool { return false }
 
-// ownGroup is not known on this system, so that killGroup kills one process alone.
+// ownGroup is not known on this system, so killGroup kills a single process.
 func ownGroup() *syscall.SysProcAttr { return nil }
 
 func killGroup(p *os.Process) error { return p.Kill() }

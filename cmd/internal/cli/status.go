@@ -151,7 +151,7 @@ func nothing(names []string) []row {
 	return rows
 }
 
-// look reads the locks that are named, or all of them.
+// look reads the named locks, or all locks.
 func look(ctx context.Context, client *tenure.Client, names []string) ([]row, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -197,9 +197,9 @@ func look(ctx context.Context, client *tenure.Client, names []string) ([]row, er
 	return assigned(rows), nil
 }
 
-// closed finds those locks that seem to have a dead holder, and are free, since
-// their session was closed: that frees them without a change of their records.
-// Each session is looked at once.
+// closed finds locks that seem to have a dead holder but are free, because their
+// session was closed, which frees them without a change of their records. It reads
+// each session once.
 func closed(ctx context.Context, client *tenure.Client, rows []row) error {
 	seen := map[string]tenure.SessionStatus{}
 	for i := range rows {
@@ -324,8 +324,8 @@ func instant(t time.Time) string {
 	return t.UTC().Format(timeFormat)
 }
 
-// stateInDoubt is that of a lock whose holder has shown no sign of life for as long as
-// --max-age allows, and may be alive.
+// stateInDoubt is the state of a lock whose holder has shown no sign of life for longer than
+// --max-age, but may be alive.
 const stateInDoubt = "in doubt"
 
 // statusCodes are the exit statuses of --exit-code, by the state.
@@ -362,16 +362,16 @@ func (f *statusCmd) exit(r row) error {
 	return nil
 }
 
-// age looks at a lock that is held until its holder shows a sign of life, for most at the
-// longest. No clock of another machine is compared: how old a heartbeat was when the first
-// look found it, nobody can know here.
+// age polls a held lock until its holder shows a sign of life, at most for most. It compares
+// no clock of another machine, so it cannot know how old the heartbeat was that the first
+// read found.
 func age(ctx context.Context, client *tenure.Client, rows []row, most, refresh time.Duration) ([]row, error) {
 	if len(rows) != 1 || rows[0].state != stateHeld && rows[0].state != stateAsked {
 		return rows, nil // there is no life to be shown
 	}
 	pause := min(refresh, max(most/10, time.Millisecond))
 	token := rows[0].Token
-	for begun := time.Now(); ; { // the first look has ended before
+	for begun := time.Now(); ; { // the first read has ended before
 		if err := sleep(ctx, min(pause, most-time.Since(begun))); err != nil {
 			return nil, err
 		}
@@ -380,8 +380,8 @@ func age(ctx context.Context, client *tenure.Client, rows []row, most, refresh t
 		switch {
 		case err != nil || len(next) != 1 || next[0].Token != token,
 			next[0].state != stateHeld && next[0].state != stateAsked,
-			// It is 0 in the look that finds a sign of life, and else at least what has passed, by
-			// another clock.
+			// It is 0 in the read that finds a sign of life, otherwise at least the time that has
+			// passed, by another clock.
 			next[0].Unchanged < passed/2:
 			return next, err
 		case passed >= most:
@@ -391,8 +391,8 @@ func age(ctx context.Context, client *tenure.Client, rows []row, most, refresh t
 	}
 }
 
-// partsOf returns the rows of what makes up a semaphore, or a lock for readers and writers, none
-// if there is neither of that name.
+// partsOf returns the rows of the locks of a semaphore, or of a lock for readers and writers,
+// or no rows if neither exists under that name.
 func partsOf(ctx context.Context, client *tenure.Client, name string) ([]row, error) {
 	s, err := semaphore.New(client, name, 1, nil)
 	if err != nil { // such a name has no semaphore
@@ -511,7 +511,7 @@ func sideOf(lock string) (name, side string, slot *int) {
 	return "", "", nil
 }
 
-// watched is something to look at again and again.
+// watched is something to poll.
 type watched[T any] struct {
 	command string // that shows it
 	refresh time.Duration
@@ -529,8 +529,8 @@ type item struct {
 	object func(seen time.Time) any // for programs
 }
 
-// watch looks again and again: on a terminal it redraws all of it, elsewhere,
-// and for programs, it writes what changes.
+// watch polls: on a terminal it redraws everything; elsewhere, and for programs, it
+// writes what changes.
 func watch[T any](ctx context.Context, c *console, w watched[T]) error {
 	lines := &changes{gone: w.gone, outages: outages{console: c}}
 	draw := func(seen T, trouble error) {
@@ -590,14 +590,14 @@ func (f *statusCmd) watch(ctx context.Context, c *console, client *tenure.Client
 	})
 }
 
-// outages tells when the store gives no answer, and when it does again.
+// outages reports when the store stops answering, and when it answers again.
 type outages struct {
 	console *console
 	out     bool
 }
 
-// tell returns whether the store gives no answer. A store that was replaced is not asked
-// again: the command ends with its error.
+// tell returns whether the store does not answer. A store that was replaced is not asked
+// again: the command ends with that error.
 func (o *outages) tell(trouble error) bool {
 	switch {
 	case errors.Is(trouble, tenure.ErrReplaced):

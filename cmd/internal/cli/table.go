@@ -14,7 +14,7 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 )
 
-// style says how a table looks: by default as pipes want it.
+// style says how a table looks: by default in the form for pipes.
 type style struct {
 	colour bool
 	width  int  // 0: as wide as it comes
@@ -39,7 +39,7 @@ func table(rows []row, s style) string {
 	return s.table(cells, colours)
 }
 
-// table lays out a heading and the lines below it, each in its colour: none if colours is nil.
+// table formats a heading and the lines below it, each in its colour: without colours if nil.
 func (s style) table(cells [][]string, colours []string) string {
 	var b strings.Builder
 	for i, text := range layout(cells, s.width) {
@@ -80,9 +80,8 @@ func (r row) colour() string {
 	return escDim
 }
 
-// cells are the columns of the table. The owner of a lock that is free is the
-// last one, that of a reserved one may take it next, and since is since when it
-// is free, or reserved.
+// cells are the columns of the table. A free lock shows its last owner, a reserved lock
+// the owner that may take it next, and since is when it became free or reserved.
 func (r row) cells(s style) []string {
 	since, unchanged, free := clockText(r.Since), "", ""
 	switch r.state {
@@ -154,7 +153,7 @@ func (c column) width() (most int) {
 	return most
 }
 
-// elastic is the width of a column whose texts may be shortened down to least, else 0.
+// elastic is the least width of a column whose texts may be shortened, otherwise 0.
 func (c column) elastic(least int) int {
 	if w := c.width(); w > least && slices.Contains(elastic, c[0]) {
 		return w

@@ -45,7 +45,7 @@ type createTableCmd struct {
 	Print bool
 }
 
-// Run makes the table, or sees that there is one as it is asked for.
+// Run creates the table, or checks that it exists as requested.
 func (f *createTableCmd) Run(c *console) error {
 	ctx, at, stop, err := f.begin(c, false)
 	if err != nil {
