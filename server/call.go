@@ -38,9 +38,9 @@ type call struct {
 	w         http.ResponseWriter
 	out       *recorder
 	control   *http.ResponseController
-	body      *body            // nil: none was announced
+	body      *body            // nil: no body was announced
 	route     *route           // nil: no path of the service
-	principal access.Principal // the zero one: nobody
+	principal access.Principal // zero: no principal
 }
 
 // newCall returns a call whose body and answer are bounded in time, whichever handler reads
@@ -54,7 +54,7 @@ func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 	if r.ContentLength != 0 && r.Body != nil {
 		_ = c.control.SetReadDeadline(time.Now().Add(s.bodyTimeout))
 		c.body = &body{ReadCloser: r.Body, c: c}
-		c.r = r.WithContext(r.Context()) // net/http looks at its own one
+		c.r = r.WithContext(r.Context()) // net/http reads its own request
 		c.r.Body = c.body
 	}
 	if from, ok := s.forwarded(r); ok {
@@ -71,8 +71,8 @@ type body struct {
 	ended bool
 }
 
-// Read takes the bound from the connection at the end of the body: it is for that alone, and
-// would end a call that waits.
+// Read removes the time limit from the connection at the end of the body: it is only for the
+// body, and would end a waiting call.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF && !b.ended {
@@ -110,7 +110,7 @@ func (c *call) serve() error {
 	case c.route == nil:
 		return c.page()
 	case r.Method == http.MethodOptions && c.open():
-		// As HAProxy asks, whose check is that unless it is told otherwise.
+		// HAProxy's default check sends this.
 	case !c.route.takes(r.Method):
 		c.w.Header().Set("Allow", c.route.method)
 		return problemf(wrongMethod, "%s takes %s, not %.20q", r.URL.Path, c.route.method, r.Method)
@@ -158,7 +158,7 @@ func (c *call) page() error {
 func (c *call) admit() error {
 	s := c.s
 	if c.route.who == anyone {
-		return nil // it costs nothing, and a load balancer must never be told to wait
+		return nil // it costs nothing, and a load balancer must never have to wait
 	}
 	if c.open() && c.route.path == leaderPath {
 		return nil // it is counted when it costs something
@@ -317,12 +317,12 @@ func (c *call) label() string {
 	return "other"
 }
 
-// recorder notes the status of an answer, and bounds the time that each part of it takes: that
-// of a page, too.
+// recorder notes the status of an answer, and bounds the time for each part of it, also for
+// a page.
 type recorder struct {
 	http.ResponseWriter
 	c      *call
-	status int // 0: none yet
+	status int // 0: no status yet
 }
 
 func (w *recorder) WriteHeader(status int) {
@@ -433,7 +433,7 @@ func unread(err error) string {
 	if field == "" {
 		field = "it"
 	}
-	if !strings.HasPrefix(is, "number ") { // which has the number behind
+	if !strings.HasPrefix(is, "number ") { // followed by the number
 		is = article(is)
 	}
 	return fmt.Sprintf("%s is %s: want %s", field, is, jsonType(other.Type))
@@ -532,7 +532,7 @@ func fieldNames(t reflect.Type, names map[string]bool) {
 }
 
 // surrogates finds the escapes of backslashes and of surrogate pairs in valid JSON and, in
-// parentheses, those of half a pair.
+// a group, the escapes of half a pair.
 var surrogates = regexp.MustCompile(`\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)`)
 
 // halfPair returns the first escape in valid JSON that is half of a surrogate pair and has no

@@ -11,12 +11,12 @@
 //	h := s.HTTPServer() // an http.Server with the time limits that it needs
 //	go h.Serve(listener)
 //	...
-//	s.Shutdown(ctx)     // those who wait are told to ask another server
+//	s.Shutdown(ctx)     // waiting calls end with: ask another server
 //	h.Shutdown(ctx)     // heartbeats were served until now
 //	client.Close(ctx)
 //
-// The command tenured is this with flags. The document of what is sent and answered is
-// openapi.json, which the server serves under that name.
+// The command tenured is this with flags. openapi.json describes requests and answers; the
+// server serves it under that name.
 //
 // A client is the holder. It makes its beats, counts its lease by its own clock, and stops
 // its work when the lease is over. The server carries out what it says, and keeps no
@@ -28,20 +28,20 @@
 // A call comes in through call.go: host, origin, route (routes.go), principal (auth.go,
 // principals.go, principal_set.go), limits (limits.go). Then its handler reads it (body.go), does its
 // work (holding.go and asking.go by internal/remote, looking.go, events.go) and answers, with
-// a problem if it cannot (problem.go). What waits stands in a gate (gate.go), which a shutdown closes.
+// a problem if it cannot (problem.go). Waiting calls are in a gate (gate.go), which a shutdown closes.
 //
 // # Guarantees
 //
-// Those of package tenure, for clients that keep the rules of the document: at most one of
-// them may act under a lock at a time, whatever is lost, doubled, delayed or replayed on the
-// way, and whichever servers crash. A call that is answered with unknown, or with nothing, is
-// sent again as it was.
+// The guarantees of package tenure, for clients that follow the rules of the document: at most
+// one of them may act under a lock at a time, whatever is lost, duplicated, delayed or replayed
+// on the network, and whichever servers crash. A client sends a call again, unchanged, if the
+// answer is unknown, or if it gets no answer.
 //
-// The beat of a holder is told to nobody but the holder. Nothing else that the server shows
-// lets one renew or release a lock.
+// The server sends the beat of a holder only to that holder. Nothing else that the server
+// shows makes it possible to renew or release a lock.
 //
-// A principal reaches no lock to which it has no right, by no name that is derived from one.
-// Its calls take no heartbeat from others: heartbeats and releases have a budget of their own.
+// A principal cannot reach a lock to which it has no right, also not by a derived name. Its
+// calls do not delay heartbeats of others: heartbeats and releases have their own budget.
 //
 // # What is not guaranteed
 //

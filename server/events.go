@@ -381,7 +381,7 @@ func begin(f func(context.Context)) *task {
 	return t
 }
 
-// stop returns when the task has ended. There may be none.
+// stop returns when the task has ended. There may be no task.
 func (t *task) stop() {
 	if t != nil {
 		t.cancel()
@@ -411,7 +411,7 @@ func (s *feeds) follow(of feedOf) (f *feed, leave func()) {
 	return f, func() { s.leave(f) }
 }
 
-// addPrefix has one more feed looked at. It begins with what a wider one knows.
+// addPrefix adds a feed. It begins with what a wider feed knows.
 func (s *feeds) addPrefix(f *feed) {
 	for of, wide := range s.all {
 		known, _ := wide.now()
@@ -432,7 +432,7 @@ func (s *feeds) addPrefix(f *feed) {
 	}
 }
 
-// leave ends a feed with its last stream, and waits until nothing looks for it any more.
+// leave ends a feed with its last stream, and waits until its reads have ended.
 func (s *feeds) leave(f *feed) {
 	s.mu.Lock()
 	f.streams--
@@ -451,11 +451,11 @@ func (s *feeds) leave(f *feed) {
 	last.stop()
 }
 
-// watch looks at the lock of a feed.
+// watch watches the lock of a feed.
 func (s *feeds) watch(ctx context.Context, f *feed) {
 	hint := make(chan struct{}, 1)
 	observing := begin(func(context.Context) {
-		for range s.client.Election(f.of.name, nil).Observe(ctx) { //nolint:errcheck // an error is a reason to look, too
+		for range s.client.Election(f.of.name, nil).Observe(ctx) { //nolint:errcheck // an error is a reason to read, too
 			select {
 			case hint <- struct{}{}:
 			default:
@@ -475,7 +475,7 @@ func (s *feeds) watch(ctx context.Context, f *feed) {
 	}
 }
 
-// scan looks at the locks of all prefixes.
+// scan reads the locks of all prefixes.
 func (s *feeds) scan(ctx context.Context) {
 	for first := ""; ; {
 		begun := time.Now()
@@ -499,10 +499,10 @@ func sleep(ctx context.Context, d time.Duration, woken <-chan struct{}) {
 	}
 }
 
-// round looks once at the locks of each prefix; what a wider one has listed is not listed
-// again. A list that does not end in time is taken for a store that is away, and all are told
-// so at once. It may be too long, instead: the next round begins with the prefix behind it,
-// which round returns, so that it does not keep the others from theirs.
+// round lists the locks of each prefix once, but not those that a wider prefix has listed. If
+// a list does not end in time, the store is considered away, which is reported to all feeds at
+// once. The list may also be too long: the next round begins with the prefix after it, which
+// round returns, so that the other prefixes get their turn.
 func (s *feeds) round(ctx context.Context, first string) (next string) {
 	left := s.ofPrefixes(first)
 	for len(left) > 0 && ctx.Err() == nil {
@@ -528,8 +528,8 @@ func (s *feeds) round(ctx context.Context, first string) (next string) {
 	return next
 }
 
-// sameOf returns what a feed knows already if now says the same, else nil: what is known once
-// is kept once.
+// sameOf returns what a feed already knows if now is the same, otherwise nil, so that equal
+// values are stored once.
 func sameOf(all []*feed, now *snapshot) *snapshot {
 	var compared *snapshot
 	for _, f := range all {
@@ -545,8 +545,8 @@ func sameOf(all []*feed, now *snapshot) *snapshot {
 	return nil
 }
 
-// ofPrefixes returns the feeds of prefixes: each behind those that are wider, but for a round
-// that begins in between.
+// ofPrefixes returns the feeds of prefixes, each after the wider ones, except in a round that
+// begins in between.
 func (s *feeds) ofPrefixes(first string) (all []*feed) {
 	s.mu.Lock()
 	for of, f := range s.all {
@@ -637,8 +637,8 @@ func (s *snapshot) within(prefix string) []wire.Status {
 	return s.locks[first:behind]
 }
 
-// since yields what differs from an earlier snapshot, nil for none, among the names that begin
-// with prefix: each lock that is new or another, and the names of those that are gone.
+// since yields the differences from an earlier snapshot (nil: none) for names that begin with
+// prefix: each new or changed lock, and the names of locks that are gone.
 func (s *snapshot) since(
 	before *snapshot, prefix string, changed func(wire.Status) error, gone func(name string) error,
 ) error {

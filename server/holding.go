@@ -123,7 +123,7 @@ type attempt struct {
 	wait time.Duration
 }
 
-// errWaited is the cause by which the waiting ends after wait_ms.
+// errWaited is the cause when a wait ends after wait_ms.
 var errWaited = errors.New("waited for wait_ms")
 
 // take takes the lock, for the principal and the owner that it names.
@@ -151,7 +151,7 @@ func hostOf(p access.Principal, host string) string {
 	return p.Name() + "@" + host
 }
 
-// stillHeld says who has a lock that was waited for in vain.
+// stillHeld says who has a lock after a wait without success.
 func (c *call) stillHeld(ctx context.Context, name string) error {
 	st, err := c.s.client.Status(ctx, name)
 	if err != nil {
@@ -169,10 +169,10 @@ func (c *call) stillHeld(ctx context.Context, name string) error {
 	return &tenure.Error{Op: "acquire", Key: name, Err: e}
 }
 
-// hand sends a grant. If it could not be sent, or the principal was removed while it waited,
-// nobody has the lock, and it is released; the error is what to tell then. A client that closes
-// its connection once it has the answer, as curl does, has the lock: so after the sending the
-// context of the call says nothing.
+// hand sends a grant. If the grant could not be sent, or the principal was removed during the
+// wait, the lock is released; the error is the answer then. A client that closes its connection
+// once it has the answer, as curl does, has the lock: so the context of the call means nothing
+// after the grant was sent.
 func (a *attempt) hand(send func() error, g wire.Grant) error {
 	c := a.c
 	c.s.meter.granted(g)
@@ -280,7 +280,7 @@ func (c *call) release() error {
 	return c.answer(wire.Empty{})
 }
 
-// errDraining is the cause by which calls that wait end when the server shuts down.
+// errDraining is the cause when waiting calls end because the server shuts down.
 var errDraining = errors.New("the server is shutting down")
 
 // gate counts the calls that wait, until it is closed.
@@ -318,7 +318,7 @@ func (g *gate) enter(parent context.Context) (ctx context.Context, leave func(),
 	}, nil
 }
 
-// shut closes the gate, and waits until nobody is in it or ctx ends.
+// shut closes the gate, and waits until it is empty or ctx ends.
 func (g *gate) shut(ctx context.Context) error {
 	g.mu.Lock()
 	g.close(errDraining)
@@ -439,7 +439,7 @@ func (a *asking) run(ctx context.Context) error {
 	if p := problemOf(err); p.kind != unavailable {
 		return p
 	}
-	// The store has failed, and may have done what it was told before.
+	// The store has failed, and may have executed the earlier write.
 	return problemf(unknown, "the store cannot be used: it is not known whether the call was carried out; "+
 		"send it again").of(err)
 }
@@ -454,7 +454,7 @@ func (a *asking) same(q tenure.Request) bool {
 // follow waits until the record shows this request no more: the term has ended.
 func (a *asking) follow(ctx context.Context) error {
 	client := a.c.s.client
-	for range client.Election(a.q.Name, nil).Observe(ctx) { //nolint:errcheck // an error is a reason to look, too
+	for range client.Election(a.q.Name, nil).Observe(ctx) { //nolint:errcheck // an error is a reason to read, too
 		if ctx.Err() != nil {
 			break
 		}
@@ -481,7 +481,7 @@ func (a *asking) cutShort(err error) error {
 		a.q.Name).of(err)
 }
 
-// refusesItself says whether an error is the library's, and none of the store's: the holder
+// refusesItself says whether an error comes from the library, not the store: the holder
 // cannot hand over to itself.
 func refusesItself(err error) bool {
 	for _, other := range []error{
@@ -495,7 +495,7 @@ func refusesItself(err error) bool {
 	return true
 }
 
-// cannot says who holds a lock, where that holder cannot be asked this.
+// cannot says who holds a lock whose holder cannot be asked this.
 func (a *asking) cannot(ctx context.Context, err error) error {
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
 	defer cancel()

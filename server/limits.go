@@ -27,7 +27,7 @@ type limiter struct {
 // account is what one principal uses.
 type account struct {
 	calls, beats          bucket
-	waits, onWire, bodies int64 // under way; bodies in bytes
+	waits, onWire, bodies int64 // in progress; bodies in bytes
 }
 
 // address is what comes from one address without a good token.
@@ -36,12 +36,12 @@ type address struct {
 	calls, failed bucket
 	leads         bucket               // reads of who leads
 	guesses       bucket               // wrong tokens, each once
-	wrong         [16]sum              // those that came last
+	wrong         [16]sum              // the latest ones
 	next          int                  // where the next one goes
 	good          map[string]time.Time // when a principal has shown its token last
 }
 
-// sum is that of a token.
+// sum is the hash of a token.
 type sum = [sha256.Size]byte
 
 const (
@@ -51,7 +51,7 @@ const (
 	maxGood = 1000
 )
 
-// maxAddresses bounds how many addresses are remembered: those that were heard last.
+// maxAddresses bounds how many addresses are remembered: the latest ones.
 const maxAddresses = 10_000
 
 func newLimiter(of Limits) *limiter {
@@ -64,8 +64,8 @@ type bucket struct {
 	at   time.Time
 }
 
-// take takes n tokens, if there are so many; else it returns when there are. There are
-// never more than most, and a call for more than that takes all.
+// take takes n tokens, if there are that many; otherwise it returns when there will be. There
+// are never more than most; a call for more takes all.
 func (b *bucket) take(n, rate, most float64) (wait time.Duration) {
 	if wait = b.wait(n, rate, most); wait == 0 {
 		b.used += min(n, most)
@@ -73,7 +73,7 @@ func (b *bucket) take(n, rate, most float64) (wait time.Duration) {
 	return wait
 }
 
-// wait returns when there are n tokens, and takes none.
+// wait returns when there will be n tokens, and takes none.
 func (b *bucket) wait(n, rate, most float64) time.Duration {
 	now := time.Now()
 	b.used = max(0, b.used-rate*now.Sub(b.at).Seconds())
@@ -125,7 +125,7 @@ func (l *limiter) leaderCall(from string) error {
 		"token: ask for fewer names")
 }
 
-// under counts n of what is under way, until done is called.
+// under counts n units as in progress until done is called.
 func (l *limiter) under(way *int64, n int64) (done func()) {
 	*way += n
 	return func() {
@@ -178,7 +178,7 @@ func (l *limiter) wait(principal string) (done func(), err error) {
 	return l.under(&a.waits, 1), nil
 }
 
-// body counts the bytes of a body of a principal that is under way, until done is called.
+// body counts the bytes of a principal's body as in progress until done is called.
 func (l *limiter) body(principal string, size int64) (done func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,10 +205,10 @@ func (l *limiter) address(name string) *address {
 	return a
 }
 
-// right lets in a token that is right, unless it may be a guess: one of a principal that the
-// address is not known for, after more wrong ones than are allowed. Those who share an address
-// with a guesser keep their locks, since it is known for them. A program that has an old token
-// sends the same one again and again, and that is one guess.
+// right accepts a right token, unless it may be a guess: a token of a principal that has not
+// used this address before, after more wrong tokens than allowed. Programs that share an address
+// with a guesser keep their locks, because they have used it before. A program with an old token
+// sends the same one again and again, which counts as one guess.
 func (l *limiter) right(from, principal string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,8 +246,8 @@ func (l *limiter) failed(from, secret string) error {
 	return nil
 }
 
-// tooMany is the same problem for a wrong token and for a right one, which a guesser must not
-// tell apart.
+// tooMany is the same problem for a wrong and a right token, so that a guesser cannot tell them
+// apart.
 func (l *limiter) tooMany(wait time.Duration) error {
 	return problemf(limited, "more than %v unknown tokens a minute come from your address, and this one was "+
 		"not accepted there recently: check that it is the token that the operator gave you", l.of.FailedTokens).after(wait)

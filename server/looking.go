@@ -197,7 +197,7 @@ func (c *call) leader() error {
 	return c.answer(wire.Leader{Holder: l.Owner, Token: l.Token, Label: l.Label})
 }
 
-// public says whether anybody may know who holds a lock.
+// public says whether the holder of a lock is public.
 func (s *Server) public(name string) bool {
 	return !strings.HasPrefix(name, driver.OwnPrefix) &&
 		slices.ContainsFunc(s.o.Public, func(prefix string) bool { return strings.HasPrefix(access.Base(name), prefix) })
@@ -247,7 +247,7 @@ func (c *call) once() error {
 	if err != nil {
 		return err
 	}
-	return c.answer(st) // its JSON is that of the command
+	return c.answer(st) // the same JSON as the command's
 }
 
 // openapi is GET /openapi.json.
@@ -266,7 +266,7 @@ func (c *call) needsPrincipal(what string) error {
 	return c.refused("token", p)
 }
 
-// statusOf returns what everybody may see of a lock who may read it: no data.
+// statusOf returns what a principal with the right read may see of a lock: no data.
 func statusOf(st *tenure.Status) wire.Status {
 	of := wire.Status{
 		Name: st.Name, State: st.State, Holder: st.Owner, Host: st.Host, Label: st.Label, Token: st.Token,
@@ -352,13 +352,13 @@ func (c *call) readyz() error {
 }
 
 const (
-	// askPeriod is for how long an answer of the store serves all who ask the same.
+	// askPeriod is how long an answer of the store serves all callers with the same question.
 	askPeriod = time.Second
-	// readyName is a lock that nobody takes: to read that it is not there is an answer, too.
+	// readyName is a lock that no one takes: reading that it does not exist is an answer, too.
 	readyName = "readyz"
 )
 
-// recent is an answer of the store, for all who ask within a second.
+// recent is an answer of the store for all callers within a second.
 type recent[T any] struct {
 	mu    sync.Mutex // held while the store is asked
 	asked time.Time
@@ -366,10 +366,10 @@ type recent[T any] struct {
 	err   error
 }
 
-// over says that the store is to be asked. The caller holds the mutex.
+// over says that the store must be asked again. The caller holds the mutex.
 func (r *recent[T]) over() bool { return time.Since(r.asked) >= askPeriod }
 
-// ask asks the store. The client bounds the read; those who ask meanwhile wait for its answer. The caller
+// ask asks the store. The client bounds the read; other callers wait for the same answer. The caller
 // holds the mutex.
 func (r *recent[T]) ask(read func(context.Context) (T, error)) {
 	r.value, r.err = read(context.Background())
@@ -402,9 +402,9 @@ type led = recent[tenure.Leader]
 // maxLed bounds how many names have an answer.
 const maxLed = 1000
 
-// ask returns who leads a lock, as it was known within the last second. It counts only reads of
-// the store, and of those only the first one of a name, and those of a name that nobody leads:
-// a load balancer that asks for a leader is never told to wait because of what strangers ask.
+// ask returns the leader of a lock as of the last second. It counts only reads of the store,
+// and of those only the first read of a name, and reads of names without a leader: so calls of
+// strangers never make a load balancer wait that asks for a leader.
 func (l *leaders) ask(name string, count func() error) (tenure.Leader, error) {
 	l.mu.Lock()
 	of := l.by[name]
@@ -431,7 +431,7 @@ func (l *leaders) ask(name string, count func() error) (tenure.Leader, error) {
 	return of.value, of.err
 }
 
-// makeRoom forgets names, if there are many: first those that nobody leads, or asks for. The
+// makeRoom forgets names, if there are many: first those without a leader or callers. The
 // caller holds the mutex.
 func (l *leaders) makeRoom() {
 	if len(l.by) >= maxLed {

@@ -34,7 +34,7 @@ type meter struct {
 	due                            []due                // of these and others, in their order
 }
 
-// answered is an answer, as it is counted.
+// answered is the key under which an answer is counted.
 type answered struct {
 	route  string
 	status int

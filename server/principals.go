@@ -27,10 +27,10 @@ import (
 	"github.com/tenurelock/tenure/server/access"
 )
 
-// Principals are those who may call a server, with their secrets and rights. All methods may be
-// called concurrently.
+// Principals are the callers that a server accepts, with their secrets and rights. All methods
+// may be called concurrently.
 //
-// They stand in a file, a line for each:
+// A file has a line for each:
 //
 //	# NAME   SECRET                  RIGHT[,RIGHT]:PREFIX ...
 //	ci       3q7...                  hold:jobs/ read:
@@ -47,10 +47,10 @@ import (
 // A right is read, hold, ask, revoke or admin, and is for all names that begin with PREFIX;
 // an empty one is for all names. See [access.Right]. A second line of the same NAME has
 // the same rights and another secret, so that a secret can be replaced by another one
-// without a gap. Empty lines, and what stands behind # at the beginning of a word, are
+// without a gap. Empty lines, and text after a # at the beginning of a word, are
 // comments.
 type Principals struct {
-	path string // empty: they stand in no file
+	path string // empty: not from a file
 	log  *slog.Logger
 	now  atomic.Pointer[principalSet]
 
@@ -59,17 +59,17 @@ type Principals struct {
 	mark   os.FileInfo // of the file that was read last, good or bad
 }
 
-// reloadPeriod is how often the file is looked at, at most.
+// reloadPeriod is the shortest time between checks of the file.
 const reloadPeriod = time.Second
 
 // maxPrincipalsFile is the longest file in bytes.
 const maxPrincipalsFile = 4 << 20
 
 // OpenPrincipals reads the principals from a file. It reads the file again when it has
-// changed, at most once a second and when somebody calls. If it has become bad, the
+// changed, at a call and at most once a second. If the changed file is not valid, the
 // principals stay as they were, and the logger says why. The logger may be nil.
 //
-// The error names each bad line, and no secret.
+// The error names each bad line, but no secret.
 func OpenPrincipals(path string, logger *slog.Logger) (*Principals, error) {
 	p := &Principals{path: path, log: cmp.Or(logger, slog.New(slog.DiscardHandler)), looked: time.Now()}
 	if _, err := p.load(); err != nil {
@@ -78,7 +78,7 @@ func OpenPrincipals(path string, logger *slog.Logger) (*Principals, error) {
 	return p, nil
 }
 
-// ParsePrincipals returns principals that stand in no file, from the same text.
+// ParsePrincipals returns principals from the text of such a file, without a file.
 func ParsePrincipals(text string) (*Principals, error) {
 	r, err := parsePrincipalSet("principals", text)
 	if err != nil {
@@ -115,8 +115,8 @@ func (p *Principals) BySum(sum [sha256.Size]byte) (access.Principal, bool) {
 }
 
 // ByCertificate returns the principal that a client certificate names: the first of its
-// URIs and DNS names, or its common name if it has neither of them, that stands in the file
-// with the word cert. The caller has verified the certificate.
+// URIs and DNS names, or its common name if it has neither, that the file has with the word
+// cert. The caller has verified the certificate.
 func (p *Principals) ByCertificate(cert *x509.Certificate) (access.Principal, bool) {
 	var names []string
 	for _, uri := range cert.URIs {
@@ -137,7 +137,7 @@ func (p *Principals) ByCertificate(cert *x509.Certificate) (access.Principal, bo
 
 // set returns the principals as the file has them now.
 func (p *Principals) set() *principalSet {
-	if p.path != "" && p.mu.TryLock() { // others go on with what there is
+	if p.path != "" && p.mu.TryLock() { // other calls use the present principals
 		defer p.mu.Unlock()
 		if now := time.Now(); now.Sub(p.looked) >= reloadPeriod {
 			p.looked = now
@@ -218,7 +218,7 @@ type token struct {
 	line      int
 }
 
-// Limits of a secret. The shortest one still takes more guesses than anybody can make, if it was
+// Limits of a secret. The shortest one still takes more guesses than an attacker can make, if it was
 // made at random.
 const (
 	minSecret = 16
@@ -322,7 +322,7 @@ func (r *principalSet) addSecret(n int, secret string, principal access.Principa
 	return nil
 }
 
-// guessed are words that those try first who guess secrets.
+// guessed are words that attackers try first.
 var guessed = []string{
 	"changeme", "password", "passwort", "passwd", "administrator", "admin", "secret", "letmein",
 	"welcome", "default", "example", "token", "test", "root", "user", "qwertyuiop", "qwerty", "asdfghjkl",
@@ -334,7 +334,7 @@ const (
 	// minDistinct is how many different characters a secret has at least. One of 16 random
 	// hexadecimal digits has fewer than six once in some millions.
 	minDistinct = 6
-	// minRest is how many characters a secret has besides guessed words.
+	// minRest is how many characters a secret must have in addition to guessed words.
 	minRest = 4
 )
 
@@ -387,8 +387,7 @@ func noToken() *problem {
 		"or a client certificate over TLS")
 }
 
-// errWrongToken is the error of a token or certificate that is not known, as opposed to one
-// that is missing.
+// errWrongToken is the error of an unknown token or certificate, as opposed to a missing one.
 var errWrongToken = errors.New("not known")
 
 // carriesSecret says whether a call claims to be a principal's.
@@ -396,7 +395,7 @@ func (s *Server) carriesSecret(r *http.Request) bool {
 	return r.Header.Get("Authorization") != "" || verified(r)
 }
 
-// secretOf returns the token that a call carries, "" if it has none.
+// secretOf returns the token of a call, "" without a token.
 func secretOf(r *http.Request) string {
 	_, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimSpace(secret)
@@ -506,8 +505,8 @@ func byUnixSocket(r *http.Request) bool {
 	return ok && a.Network() == "unix"
 }
 
-// byAddress says whether a call names this server by no name that somebody could point at it:
-// by an address, or not at all, as load balancers do.
+// byAddress says whether a call names this server by an address, or not at all, as load
+// balancers do: not by a name that an attacker could point at it.
 func byAddress(r *http.Request) bool {
 	host := bareHost(r.Host)
 	_, err := netip.ParseAddr(host)

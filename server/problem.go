@@ -16,7 +16,7 @@ import (
 	"github.com/tenurelock/tenure/server/internal/wire"
 )
 
-// kind is what kind of problem an answer tells, as in the document's Problem.
+// kind is the kind of a problem, as in the document's Problem.
 type kind struct {
 	name   string
 	status int32
@@ -51,7 +51,7 @@ type problem struct {
 	kind
 	wire.Problem
 	retryAfter time.Duration // for the header; 0: none
-	cause      error         // of the store, which [call.told] shows to some; nil: Detail has all
+	cause      error         // of the store, which [call.told] shows to some callers; nil: Detail is complete
 }
 
 func (p *problem) Error() string { return p.Detail }
@@ -75,7 +75,7 @@ func (p *problem) of(err error) *problem {
 	return p
 }
 
-// holding tells who has the lock.
+// holding adds the holder of the lock.
 func (p *problem) holding(owner string, token uint64) *problem {
 	p.Holder, p.Token = &owner, &token
 	return p
@@ -122,8 +122,8 @@ func problemOf(err error) *problem {
 		"server, or try again later").after(retryStore).of(err)
 }
 
-// retryStore is when to ask again if the store cannot be used, and retrySoon if that is for
-// a moment alone.
+// retryStore is when to try again if the store cannot be used, and retrySoon if the cause lasts
+// only a moment.
 const (
 	retryStore = 2 * time.Second
 	retrySoon  = time.Second
@@ -158,8 +158,8 @@ func floorMs(d time.Duration) int64 { return max(0, d.Milliseconds()) }
 
 func ceilMs(d time.Duration) int64 { return max(0, (d + time.Millisecond - 1).Milliseconds()) }
 
-// errorLog writes the errors of the store into the log, each once a minute, under an id that
-// callers are told instead: the text of a driver has its address, its database and its user.
+// errorLog logs the errors of the store, each once a minute, under an id that callers get
+// instead: the text of a driver contains its address, its database and its user.
 type errorLog struct {
 	mu sync.Mutex
 	at map[string]time.Time // when it was written last, by id
@@ -195,8 +195,8 @@ func (s *Server) ErrorID(err error) string {
 	return id
 }
 
-// told returns the problem that an error is, as the principal may know it: what a store says
-// is for those who have all rights.
+// told returns an error as a problem for the principal: only principals with all rights see
+// the text of a store.
 func (c *call) told(err error) *problem {
 	p := problemOf(err)
 	if p.cause == nil {

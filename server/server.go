@@ -23,17 +23,17 @@ import (
 	"github.com/tenurelock/tenure/server/internal/remote"
 )
 
-// Options are those of a [Server].
+// Options are the options of a [Server].
 type Options struct {
-	// Principals are those who may call, with their rights. It is needed: there is no
+	// Principals are the accepted callers, with their rights. It is required: there is no
 	// service without tokens or certificates, because any web page can send requests to
 	// 127.0.0.1.
 	Principals *Principals
 
-	// Hosts are the names by which clients reach the server, as the Host header has them,
+	// Hosts are the names by which clients reach the server, as in the Host header,
 	// without a port; an asterisk means any. The loopback names (localhost, 127.0.0.1,
-	// [::1]) are always among them. A call that names another host is refused, because a web
-	// page can point a name of its own at this server. Calls by a unix socket may name any.
+	// [::1]) are always included. A call that names another host is refused, because a web
+	// page can point its own name at this server. Calls over a unix socket may name any host.
 	Hosts []string
 
 	// Public are prefixes of names for which /v1/leader needs no token, for load balancers.
@@ -43,23 +43,23 @@ type Options struct {
 	// PublicMetrics has /metrics need no token.
 	PublicMetrics bool
 
-	// TrustedProxies are the networks of the proxies before this server. Of a call that comes
-	// from one of them, limits and the log have the last address in X-Forwarded-For that is
-	// none of theirs. If empty, that header says nothing: anybody can send it.
+	// TrustedProxies are the networks of the proxies in front of this server. For a call from
+	// one of them, limits and the log use the last address in X-Forwarded-For that is not in
+	// these networks. If empty, that header is ignored, because any client can send it.
 	TrustedProxies []netip.Prefix
 
 	// Pages answers what is below no path of the service, such as a dashboard at /. If nil,
 	// / is a line of text.
 	Pages http.Handler
 
-	// Known is called with each request that has shown a good token or certificate, before
-	// its body is read: a listener may keep its connection rather than others. It must not
-	// block. If nil, nobody is told.
+	// Known is called with each request that has a valid token or certificate, before its body
+	// is read: a listener may then prefer its connection to others. It must not block. It may
+	// be nil.
 	Known func(*http.Request)
 
-	// Verified says whether the certificate that a connection has shown would be verified now,
-	// by the authorities of now: for a server that reads them again. Expiry is looked at
-	// besides. If nil, what was verified at the handshake stays so.
+	// Verified says whether the certificate of a connection would still be verified by the
+	// present authorities: for a server that reads them again. Expiry is checked separately.
+	// If nil, what was verified at the handshake stays verified.
 	Verified func(*http.Request) bool
 
 	// Logger gets a line for each act of an operator, for each refused token (within a
@@ -76,7 +76,7 @@ type Limits struct {
 	// Waits is how many calls of one principal may wait at once: acquires with wait_ms,
 	// requests to holders, and streams. If zero, it is 1000.
 	Waits int
-	// Calls is how many calls a second one principal may make, besides heartbeats and
+	// Calls is how many calls a second one principal may make, apart from heartbeats and
 	// releases; for a moment it may make twice as many. If zero, it is 100. It also bounds,
 	// for each address, the calls that need no token.
 	Calls float64
@@ -84,13 +84,13 @@ type Limits struct {
 	// moment twice as many. They do not count as calls, so that a program that asks too much
 	// still keeps its locks. If zero, it is 1000: enough for 3000 locks with a lease of 15 s.
 	Beats float64
-	// BeatsAtOnce is how many of them may be under way at once. If zero, it is 500.
+	// BeatsAtOnce is how many of them may be in progress at once. If zero, it is 500.
 	BeatsAtOnce int
 	// FailedTokens is how many wrong tokens a minute one address, or network of 64 bits of
-	// IPv6, may send before the answer is 429, and the log says no more. When so many different
-	// ones have come, a right token is let in only if its principal has shown it from that
-	// address within the last hour: it may be a guess. Those who share an address with a
-	// guesser, or with a program that has an old token, keep their locks. If zero, it is 30.
+	// IPv6, may send before the answer is 429, and the log stays silent. After that many
+	// different tokens, a right token is accepted only if its principal has used it from that
+	// address within the last hour, because it may be a guess. Programs that share an address
+	// with a guesser, or with a program with an old token, keep their locks. If zero, it is 30.
 	FailedTokens float64
 }
 
@@ -108,7 +108,7 @@ const (
 	maxBody      = 1 << 20
 	maxShortBody = 16 << 10
 	maxBatchBody = maxBatch * 6 << 10
-	// maxBodies is how many bytes the bodies of one principal have that are under way.
+	// maxBodies bounds the bytes of one principal's bodies in progress.
 	maxBodies = 32 << 20
 	// maxBatch is how many heartbeats one call may have.
 	maxBatch = 100
@@ -116,7 +116,7 @@ const (
 	// or an event may take to be sent.
 	bodyTimeout  = 10 * time.Second
 	writeTimeout = 10 * time.Second
-	// lingerTimeout is how long the rest of a body may take that nobody reads.
+	// lingerTimeout is how long the unread rest of a body may take.
 	lingerTimeout = time.Second
 	// lookTimeout bounds a list of locks.
 	lookTimeout = 20 * time.Second
@@ -226,8 +226,8 @@ func New(client *tenure.Client, options Options) (*Server, error) {
 	return s, nil
 }
 
-// Shutdown has all calls that wait, and all streams, end with the answer to ask another
-// server, and refuses new ones the same way; /readyz fails from then on. It returns when
+// Shutdown ends all waiting calls, and all streams, with the answer to try another server,
+// and refuses new ones in the same way; /readyz fails from then on. It returns when
 // they have ended, or when ctx ends, with its error. Heartbeats and releases are served for
 // as long as the listeners are open: close those after it, with [http.Server.Shutdown].
 func (s *Server) Shutdown(ctx context.Context) error { return s.waits.shut(ctx) }
@@ -235,7 +235,7 @@ func (s *Server) Shutdown(ctx context.Context) error { return s.waits.shut(ctx) 
 // Client returns the client through which the server keeps its locks.
 func (s *Server) Client() *tenure.Client { return s.client }
 
-// Principals returns those who may call.
+// Principals returns the accepted callers.
 func (s *Server) Principals() *Principals { return s.o.Principals }
 
 // Audit writes a line about an operator's act into the log.
@@ -248,8 +248,8 @@ func (s *Server) Principal(r *http.Request) (access.Principal, bool) {
 }
 
 // Admit counts a request for a page as a call of the principal, and returns how long it must
-// wait if it makes too many, or if the secret that it has shown may be a guess: see
-// [Limits.FailedTokens]. The secret is "" for a principal that is known by something else.
+// wait if it makes too many, or if its secret may be a guess: see [Limits.FailedTokens]. The
+// secret is "" for a principal that was authenticated in another way.
 func (s *Server) Admit(r *http.Request, p access.Principal, secret string) (wait time.Duration) {
 	var err error
 	if secret != "" {
@@ -292,8 +292,8 @@ func (s *Server) HTTPServer() *http.Server {
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		// No ReadTimeout and no WriteTimeout: calls wait, and streams go on. The handler
-		// bounds each body, each answer and each event by itself, on every path.
+		// No ReadTimeout and no WriteTimeout, because calls wait and streams last. The handler
+		// itself bounds each body, each answer and each event, on every path.
 	}
 }
 
@@ -328,7 +328,7 @@ type route struct {
 	method, path string
 	who          who
 	serve        func(*call) error // writes the answer, or returns why it cannot
-	most         int64             // the longest body in bytes; 0: it takes none
+	most         int64             // the longest body in bytes; 0: no body
 }
 
 // who may take a route, and what it counts as.
@@ -337,8 +337,8 @@ type who int
 const (
 	caller who = iota // a principal; it counts as a call
 	holder            // a principal; the handler counts its heartbeats
-	some              // a principal, or anybody if the handler finds that it is public
-	anyone            // anybody, under any host name: it tells nothing of locks
+	some              // a principal, or any caller if the handler finds that it is public
+	anyone            // any caller, under any host name: it reveals nothing about locks
 )
 
 // What can be public has these paths.
@@ -347,7 +347,7 @@ const (
 	metricsPath = "/metrics"
 )
 
-// makeRoutes returns the routes by their paths: those of openapi.json.
+// makeRoutes returns the routes of openapi.json, by their paths.
 func (s *Server) makeRoutes() map[string]*route {
 	routes := map[string]*route{}
 	for _, r := range []route{

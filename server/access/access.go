@@ -34,8 +34,8 @@ import (
 // two ways, it returns the shorter base.
 func Base(name string) string { return text.Base(name) }
 
-// IsTrial says whether a name is that of a lock by which tenure doctor tries out a service. The
-// service deletes its record at the release: nobody else takes it, and no fence sees its token.
+// IsTrial says whether a name is the lock that tenure doctor uses to try a service. The service
+// deletes its record at the release: no one else takes it, and no fence sees its token.
 func IsTrial(name string) bool { return strings.HasSuffix(name, text.TrialSuffix) }
 
 // Right is what a principal may do.
@@ -94,8 +94,7 @@ type Principal struct {
 	grants []Grant
 }
 
-// maxNameLen is the longest name of a principal in bytes. It stands in front of the host
-// in each record.
+// maxNameLen is the longest name of a principal in bytes. Each record has it before the host.
 const maxNameLen = 200
 
 // NewPrincipal returns a principal with these rights. The error says which rule the name
@@ -122,8 +121,8 @@ func (p Principal) Name() string { return p.name }
 // Grants returns the rights of the principal.
 func (p Principal) Grants() []Grant { return slices.Clone(p.grants) }
 
-// May says whether the principal has the right to the lock of that name. Nobody has any
-// right to the records that Tenure keeps for itself.
+// May says whether the principal has the right to the lock of that name. No principal has
+// a right to Tenure's own records.
 func (p Principal) May(right Right, name string) bool {
 	if name == "" || strings.HasPrefix(name, driver.OwnPrefix) {
 		return false
@@ -134,9 +133,9 @@ func (p Principal) May(right Right, name string) bool {
 	})
 }
 
-// Prefixes returns what to list so that one finds all locks below a prefix to which the
-// principal has the right: prefixes that begin with prefix, or prefix itself. None is below
-// another one. They are a bound alone: ask [Principal.May] for each name that is found.
+// Prefixes returns the prefixes to list, to find all locks below a prefix to which the
+// principal has the right: prefixes that begin with prefix, or prefix itself. No prefix is
+// below another one. They are only a bound: ask [Principal.May] for each name found.
 func (p Principal) Prefixes(right Right, prefix string) []string {
 	var found []string
 	for _, g := range p.grants {
@@ -150,7 +149,7 @@ func (p Principal) Prefixes(right Right, prefix string) []string {
 	}
 	slices.Sort(found)
 	var least []string
-	for _, f := range found { // a shorter one comes before those below it
+	for _, f := range found { // a shorter prefix comes before the prefixes below it
 		if n := len(least); n == 0 || !strings.HasPrefix(f, least[n-1]) {
 			least = append(least, f)
 		}
@@ -158,8 +157,8 @@ func (p Principal) Prefixes(right Right, prefix string) []string {
 	return least
 }
 
-// Network returns what limits for each address are for: the address and, of IPv6, the network of
-// 64 bits that one customer has. What is no IP address stays as it is.
+// Network returns the key of limits per address: the address or, for IPv6, its 64-bit network,
+// which one customer has. A text that is not an IP address is returned unchanged.
 func Network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -178,8 +177,8 @@ type Act struct {
 	Principal, Via string
 	// Action is what was done, such as "step-down" or "revoke".
 	Action string
-	// Lock is the name of the lock. To is for whom, in a hand-over, and ToLabel for whose
-	// label.
+	// Lock is the name of the lock. To and ToLabel are the target of a hand-over: an owner,
+	// or a label.
 	Lock, To, ToLabel string
 	// Reason is what the operator has given as the reason.
 	Reason string

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// actPatience is how long a visitor waits for what comes of an act; it goes on.
+	// actPatience is how long a visitor waits for the result of an act; the act continues.
 	actPatience = 5 * time.Second
 	// actLeases bounds an act in leases, and leastAct from below: to watch a holder takes one lease, and the
 	// work of a holder may take another one to end.
@@ -37,7 +37,7 @@ type act struct {
 	Title   string
 	Hint    string // ends before the lease if it waits for that
 	waits   bool
-	To      bool // it asks for whom
+	To      bool // it has a target
 	Danger  bool
 }
 
@@ -69,8 +69,8 @@ var acts = []act{
 	},
 }
 
-// commandFor returns the words of the command that does the same, as a person would type them into a shell;
-// none if there is no such command, because it takes no name that begins with a dash, or cannot be seen.
+// commandFor returns the words of the command that does the same, as a person would type them into a shell,
+// or no words if the name cannot be written there: it begins with a dash, or is not printable.
 func (a act) commandFor(name string) []string {
 	if strings.HasPrefix(name, "-") || printable(name) != name {
 		return nil
@@ -153,8 +153,8 @@ func suggested(all []string, text string, but ...string) []string {
 	return append(all, text)
 }
 
-// actFrom reads the form of an act. The name is in the address, where it comes through as it is: in a form, a
-// browser writes line ends its own way.
+// actFrom reads the form of an act. The name is in the address, where it stays unchanged: in a form, a
+// browser rewrites line ends.
 func actFrom(query, form url.Values) (a act, token uint64, q remote.Request, p *problem) {
 	bad := func(format string, args ...any) *problem {
 		return refuse(http.StatusBadRequest, "This cannot be asked", format, args...)
@@ -212,8 +212,8 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) *problem {
 	return seeOther(w, lockLink(q.Name)+"&flash="+came.word)
 }
 
-// carryOut does what was asked. It goes on when the visitor has waited for long enough, and so does the audit
-// line, which tells what has come of it.
+// carryOut carries out an act. It continues after the visitor has stopped waiting, and then writes the audit
+// line with the result.
 func (d *Dashboard) carryOut(
 	ctx context.Context, token uint64, q remote.Request, line access.Act,
 ) (flash, error) {
@@ -294,13 +294,13 @@ func quoted(s string) string {
 
 // flash is a line above the content of a page, such as what came of an act.
 type flash struct {
-	word   string // stands in an address, so that nobody can have a page say something else, and in audit lines
+	word   string // for addresses, which cannot make a page say anything else, and for audit lines
 	status int    // of the answer to an act that was not done; 0 if it was
-	cause  error  // that the text tells of
+	cause  error  // that the text describes
 	Text   string
 }
 
-// Class is that of the style sheet.
+// Class is the class in the style sheet.
 func (f flash) Class() string {
 	if f.status == 0 {
 		return "good"
@@ -308,7 +308,7 @@ func (f flash) Class() string {
 	return "bad"
 }
 
-// What can come of an act, beside what an error says.
+// Results of an act, in addition to errors.
 var (
 	done     = flash{"done", 0, nil, "Done."}
 	measured = flash{"measured", 0, nil, "Measured."}

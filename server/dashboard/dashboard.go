@@ -11,7 +11,7 @@
 //	mux.Handle("/", pages)
 //
 // The pages are: all locks now; one lock, with its terms as a timeline; the
-// sessions; the groups of package shard as grids; and what a doctor would look at. Each
+// sessions; the groups of package shard as grids; and the findings of a doctor. Each page
 // works without JavaScript. With it, a page stays up to date by itself. A client without
 // a browser, such as curl, gets the same as plain text.
 //
@@ -21,21 +21,20 @@
 // # Who sees what
 //
 // A program sends a bearer token with each request. A browser cannot, so a form takes the
-// token once, and answers with a cookie for an hour. It holds the sum of the token and its
-// end, encrypted by [Options.Key], and nothing else; it opens these pages alone. The rights of
-// the principal are asked for each page, each row and each act, so a right that was taken
-// away is gone at once. A token that is replaced ends its cookies.
+// token once, and answers with a cookie for an hour. It contains only the hash of the token
+// and its expiry, encrypted with [Options.Key], and opens only these pages. The rights of the
+// principal are checked for each page, each row and each act, so a right that was taken away
+// is gone at once. Replacing a token ends its cookies.
 //
-// A page shows the locks that its visitor may read, and no others, nor how many there are.
-// The sessions are shown that keep such a lock alive; all of them to a visitor who may read
-// all locks.
+// A page shows only the locks that its visitor may read, and does not count others. It shows
+// the sessions of these locks, or all sessions to a visitor who may read all locks.
 //
 // # What it keeps
 //
-// Nothing that matters: what the store has answered last, to show it to several visitors,
-// and while the store is away. Any replica with the same key serves any page. The store is
-// asked while somebody looks, and not otherwise; for a large or slow one all visitors
-// together ask a fifth of the time at most.
+// No state that matters: the store's last answers, to show them to several visitors, and
+// while the store is away. Any replica with the same key serves any page. The pages ask the
+// store only while they have visitors; with a large or slow store, they ask it at most a
+// fifth of the time for all visitors together.
 //
 // # What is not guaranteed
 //
@@ -44,8 +43,8 @@
 //
 // A browser sends a cookie to all ports of a host. On a loopback address without TLS, any
 // program that listens on that address can see it: it can read these pages for an hour, and
-// sign the visitor out. It changes nothing else: there, each form that acts sends the token
-// of the visitor besides, which no page knows. A script keeps the token in the tab.
+// sign the visitor out. It cannot change anything else, because there each form that acts also
+// sends the visitor's token, which no page contains. A script keeps the token in the tab.
 package dashboard
 
 import (
@@ -69,8 +68,8 @@ import (
 // Options are for [New]. Server must be set.
 type Options struct {
 	// Server has the locks that are shown: its client reads them and asks their holders. It knows
-	// the principals, counts their requests and the tokens that are wrong, and has the log. The
-	// pages need not be those of the server.
+	// the principals, counts their requests and wrong tokens, and has the log. The server need
+	// not serve the pages itself.
 	Server *server.Server
 
 	// Key seals the cookies. It has 32 random bytes or more, and is the same on all replicas
@@ -83,8 +82,8 @@ type Options struct {
 
 	// Doctor makes the checks of the program for the doctor's page, such as those of its options
 	// and of the engine; the page itself measures how long the store takes to answer. It is called
-	// while somebody looks at that page, once a minute at most. What it finds bad is shown to those
-	// with the right admin to all names alone. It may be nil.
+	// while that page has visitors, once a minute at most. Only visitors with the right admin to
+	// all names see its bad findings. It may be nil.
 	Doctor func(context.Context) []driver.Finding
 }
 
@@ -103,7 +102,7 @@ type Dashboard struct {
 	writes  atomic.Pointer[finding] // how long writes took when that was measured last
 }
 
-// view makes one page. Its name is the page's path, but for the first one, and that of its templates.
+// view makes one page. Its name is the name of its templates and, except for the first page, its path.
 type view func(context.Context, visitor, url.Values) (*page, *problem)
 
 // handler answers a request, or says why not.
@@ -137,9 +136,9 @@ func New(options Options) (*Dashboard, error) {
 // ServeHTTP answers one request.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// Close ends the questions to the store and the acts that are under way, and waits for them. An act that has
-// been written into a record stays there. The streams by which open pages stay up to date end with
-// [server.Server.Shutdown]; the pages connect again, to another replica.
+// Close ends the running questions to the store and acts, and waits for them. An act that was written into
+// a record stays there. The streams that keep open pages up to date end with [server.Server.Shutdown]; the
+// pages then connect to another replica.
 func (d *Dashboard) Close() { d.cache.close() }
 
 // pathOf is where a view is, relative to all others.
@@ -231,7 +230,7 @@ const (
 	loadTimeout = 30 * time.Second
 	patience    = 10 * time.Second
 	oldPatience = 2 * time.Second
-	// maxEntries bounds how many answers are kept, and maxRunning what goes on at once in the background.
+	// maxEntries bounds how many answers are kept, and maxRunning how much runs at once in the background.
 	maxEntries = 512
 	maxRunning = 256
 )
@@ -243,9 +242,9 @@ var (
 	errClosed = errors.New("the server is shutting down")
 )
 
-// cache asks the store for all visitors at once: while an answer is fresh nobody asks again, and while a
-// question is under way all wait for its answer. It keeps the last good answer, to show it while the store
-// is away. Acts that outlast their request run in it as well. All methods may be called concurrently.
+// cache asks the store for all visitors together: while an answer is fresh it is not asked for again, and
+// all visitors wait for the same running question. It keeps the last good answer, to show it while the
+// store is away. Acts that outlast their request run in it, too. All methods may be called concurrently.
 type cache struct {
 	ctx  context.Context
 	stop context.CancelFunc
@@ -315,7 +314,7 @@ func ask[T any](
 	return value, reading{e.at, cmp.Or(e.err, late)}
 }
 
-// entry returns that of a question. The caller holds the mutex.
+// entry returns the entry of a question. The caller holds the mutex.
 func (c *cache) entry(key string) *entry {
 	e := c.entries[key]
 	if e == nil {

@@ -24,8 +24,8 @@ const (
 	// looks is how many reads measure a latency. They read a lock that no program takes.
 	looks    = 5
 	lookName = "tenure-dashboard-looks"
-	// programKey is that of what the program's doctor finds. It takes longer than to ask the store, and no act
-	// changes it.
+	// programKey is the key of the findings of Options.Doctor. Those take longer than a question to the store,
+	// and no act changes them.
 	programKey = "program"
 )
 
@@ -34,7 +34,7 @@ type finding struct {
 	Check        string
 	Level        driver.Level
 	Text, Advice string
-	err          error // of the store or the engine, behind the text for those with all rights; others see an id
+	err          error // of the store or the engine, after the text for visitors with all rights; others see an id
 }
 
 // doctorView is what a doctor has found.
@@ -45,8 +45,8 @@ type doctorView struct {
 	Confirm  bool // with its token
 }
 
-// doctor shows what was found: by the doctor of the program, by reads, and by the writes that were measured.
-// What stands in the records is left to tenure doctor, and to the list of locks.
+// doctor shows the findings of Options.Doctor, of reads, and of the writes that were measured. It leaves the
+// contents of records to tenure doctor and the list of locks.
 func (d *Dashboard) doctor(ctx context.Context, who visitor, _ url.Values) (*page, *problem) {
 	v := &doctorView{Measures: who.form && who.all(access.Admin), Confirm: who.shares}
 	p := &page{View: "doctor", Title: "Doctor", Model: v}

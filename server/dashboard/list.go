@@ -42,12 +42,12 @@ const (
 	expired    state = "expired"    // seen without a sign of life for a lease
 	reserved   state = "reserved"   // for an owner or a label after a hand-over, or after a revoke
 	free       state = "free"       // released
-	unreadable state = "unreadable" // nobody understands the record
+	unreadable state = "unreadable" // the record cannot be read
 	neverHeld  state = "never held" // there is no record
 )
 
-// states are those that a list of locks can be narrowed to, in the order in which an operator wants to see
-// them.
+// states are the states by which a list of locks can be filtered, in the order of their importance to an
+// operator.
 var states = []state{held, asked, inDoubt, expired, reserved, free, unreadable}
 
 // Class is the state as a word of the style sheet.
@@ -60,9 +60,9 @@ type lock struct {
 	Bytes int   // of its data, which are left out: there may be many locks
 	Err   error // of a record that cannot be read
 
-	// What the record of a lock has that was read alone.
+	// What only a read of the single record shows.
 	text   string      // its data, unless they are a ledger
-	ledger once.Ledger // of once or every; without runs if it has none
+	ledger once.Ledger // of once or every; empty without runs
 }
 
 // lockOf judges what the record of a lock shows, or the error of reading it.
@@ -95,7 +95,7 @@ func (l *lock) alive() bool { return l.State == held || l.State == asked || l.St
 // holds says whether the record shows a holder, alive or not.
 func (l *lock) holds() bool { return l.Status.State == tenure.StateHeld && l.State != free }
 
-// Reason returns why a record cannot be read, without the name of the lock, which stands beside it.
+// Reason returns why a record cannot be read, without the name of the lock, which is shown next to it.
 func (l *lock) Reason() string {
 	var e *tenure.Error
 	if errors.As(l.Err, &e) {
@@ -104,7 +104,7 @@ func (l *lock) Reason() string {
 	return l.Err.Error()
 }
 
-// Holder is who has it, had it or is to have it.
+// Holder is the present, last or next holder.
 func (l *lock) Holder() string {
 	if l.State == reserved {
 		return cmp.Or(l.ReservedFor, l.ReservedForLabel, l.Owner)
@@ -191,7 +191,7 @@ func (d *Dashboard) readList(ctx context.Context, prefix string) (all list, err 
 	return all, d.freed(ctx, all.locks)
 }
 
-// freed finds those locks that seem to have a dead holder, and are free, since their session was closed: that
+// freed finds locks that seem to have a dead holder but are free, because their session was closed, which
 // frees them without a change of their records.
 func (d *Dashboard) freed(ctx context.Context, locks []*lock) error {
 	seen := map[string]tenure.SessionStatus{}
@@ -240,7 +240,7 @@ func (d *Dashboard) renewed(ctx context.Context, locks []*lock, at time.Time) ([
 	return now, r.at
 }
 
-// visible are those of the locks that a visitor may see, and whose names begin with the prefix.
+// visible returns the locks that a visitor may see, and whose names begin with the prefix.
 func (all list) visible(v visitor, prefix string) []*lock {
 	return slices.DeleteFunc(slices.Clone(all.locks), func(l *lock) bool {
 		return !strings.HasPrefix(l.Name, prefix) || !v.May(access.Read, l.Name)
@@ -250,7 +250,7 @@ func (all list) visible(v visitor, prefix string) []*lock {
 // nowView is the list of locks.
 type nowView struct {
 	Prefix, Only string // what the list is narrowed to
-	Parts        string // not empty: those of shards are listed as well
+	Parts        string // not empty: the locks of shards are listed, too
 	Chips        []chip
 	Rows         []*lock
 	At           time.Time
@@ -297,7 +297,7 @@ func (d *Dashboard) now(ctx context.Context, who visitor, query url.Values) (*pa
 	return p, nil
 }
 
-// count says how many locks are in which state.
+// count counts the locks in each state.
 func (v *nowView) count(locks []*lock) {
 	counts := map[state]int{}
 	for _, l := range locks {
@@ -329,7 +329,7 @@ func (v *nowView) withoutParts(locks []*lock) []*lock {
 	return listed
 }
 
-// address is that of another page of the list.
+// address returns the address of another page of the list.
 func (v *nowView) address(only, after string) string {
 	query := url.Values{"prefix": {v.Prefix}, "state": {only}, "parts": {v.Parts}, "after": {after}}
 	maps.DeleteFunc(query, func(_ string, of []string) bool { return of[0] == "" })
@@ -427,7 +427,7 @@ func (d *Dashboard) readSessions(ctx context.Context) ([]tenure.SessionStatus, e
 	return all, nil
 }
 
-// fill adds the sessions that keep some of the locks alive; idle ones too, to a visitor who may read all.
+// fill adds the sessions of these locks, and idle sessions for a visitor who may read all locks.
 func (v *sessionsView) fill(all []tenure.SessionStatus, locks []*lock, idle bool) {
 	under := map[string][]*lock{}
 	for _, l := range locks {
@@ -456,7 +456,7 @@ func (v *sessionsView) fill(all []tenure.SessionStatus, locks []*lock, idle bool
 		counts[s.State]++
 		v.Rows = append(v.Rows, s)
 	}
-	first := []state{inDoubt, expired, held} // what an operator should look at
+	first := []state{inDoubt, expired, held} // what an operator should see first
 	slices.SortFunc(v.Rows, func(a, b session) int {
 		return cmp.Or(cmp.Compare(slices.Index(first, a.State), slices.Index(first, b.State)),
 			cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.ID, b.ID))
@@ -513,7 +513,7 @@ type shardsView struct {
 type strip struct {
 	shard.MemberStatus
 	Place, Class string
-	Counts       string  // how many it has, and is to have
+	Counts       string  // how many it has, and should have
 	Runs         []piece // partitions that stand side by side
 }
 
@@ -605,7 +605,7 @@ var stripClasses = map[string]string{
 	shard.MemberUnreadable: "expired", "has left": "asked", "no owner": "expired",
 }
 
-// stripsOf returns a strip for each worker, and for what none of them has.
+// stripsOf returns a strip for each worker, and for the partitions without a worker.
 func stripsOf(st shard.Status) (all []strip) {
 	rest := []shard.MemberStatus{
 		{Place: placeGone, Owner: "not in the membership", State: "has left"},

@@ -40,8 +40,8 @@ func (d *Dashboard) readLock(ctx context.Context, name string) (*lock, error) {
 	return l, d.freed(ctx, []*lock{l})
 }
 
-// past returns who held a lock. It is read again when the record has changed in what it shows, and now and then:
-// a holder may write late who was there before.
+// past returns who held a lock. It reads the history again when the record shows a change, and now and then,
+// because a holder may write an earlier term late.
 func (d *Dashboard) past(ctx context.Context, l *lock) ([]tenure.Term, reading) {
 	key := fmt.Sprintf("history %q %d %s %s", l.Name, l.Token, l.Status.State, l.End)
 	if l.Request != nil {
@@ -192,7 +192,7 @@ func askedText(q *tenure.Request) string {
 // run is one run of a ledger, as tenure once NAME --show has it.
 type run struct {
 	once.Run
-	Slot, State, Took, Class, Why string // Class is that of the mark
+	Slot, State, Took, Class, Why string // Class is the class of the mark
 }
 
 // runs shows the ledger of once or every.
@@ -240,7 +240,7 @@ func (v *lockView) runs(l once.Ledger, at time.Time) {
 	}
 }
 
-// term is one holder's time, or some that nobody knows of.
+// term is one holder's time, or several unknown terms.
 type term struct {
 	tenure.Term
 	Token, Until, Held string
@@ -248,7 +248,7 @@ type term struct {
 	By, Why            string
 }
 
-// history shows who held the lock: the newest first.
+// history shows who held the lock, newest first.
 func (v *lockView) history(history []tenure.Term, at time.Time, name string) {
 	var next time.Time // when the nearest later term that is known began
 	for i := 0; i < len(history); i++ {
@@ -308,7 +308,7 @@ type timeline struct {
 	Ticks  []piece // with the time of day as the title
 	Owners []chip
 	Marks  []chip // what the marks mean that there are
-	Label  string // all of it in a sentence, for those who cannot see it
+	Label  string // all of it in a sentence, for screen readers
 }
 
 // piece is one term, or one gap between two.
@@ -316,7 +316,7 @@ type piece struct {
 	X, W, Class, Title string
 	Owner              string // is written on it, if there is room
 	Silent, SilentW    string // the part at its end in which there was no sign of life
-	Mark, End          string // Mark says how it ended, or that somebody has asked, and stands at End
+	Mark, End          string // Mark, at End, says how it ended, or that its holder was asked
 }
 
 // spans are for how long a timeline may go back; 0: all that is known.
@@ -327,7 +327,7 @@ var spans = []struct {
 
 const (
 	day = 24 * time.Hour
-	// enoughTerms is how many terms a timeline should show, if nobody says how far back it is to go.
+	// enoughTerms is how many terms a timeline should show, if the visitor has not chosen a span.
 	enoughTerms = 6
 	// ownerColours is how many colours there are for owners.
 	ownerColours = 8
@@ -363,12 +363,12 @@ func spanOf(name string, history []tenure.Term, at time.Time) (back time.Duratio
 type stretch struct {
 	tenure.Term
 	from, to time.Time
-	going    bool          // it goes on
+	going    bool          // it has not ended
 	silent   time.Duration // of its end there was no sign of life
 }
 
-// stretches puts the terms that are known in the order of their tokens, one behind the other: clocks that
-// differ must not have two overlap. The history has the newest first.
+// stretches returns the known terms in the order of their tokens, one after the other: they must not
+// overlap, even if clocks differ. The history has the newest first.
 func stretches(history []tenure.Term, l *lock, at time.Time) []stretch {
 	var all []stretch
 	for _, t := range slices.Backward(history) {
@@ -435,7 +435,7 @@ func draw(history []tenure.Term, l *lock, at time.Time, back time.Duration) *tim
 	return v
 }
 
-// gap adds a time in which nobody had the lock.
+// gap adds a time without a holder.
 func (v *timeline) gap(from, to float64, lasted time.Duration) {
 	if to > from {
 		v.Pieces = append(v.Pieces, piece{

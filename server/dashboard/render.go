@@ -46,8 +46,8 @@ var staticTypes = map[string]string{
 	"icon.svg":  "image/svg+xml",
 }
 
-// parsePages reads the templates, of HTML and of text. What those of HTML are given is escaped by its place;
-// text of the store goes through p or row besides.
+// parsePages reads the templates, of HTML and of text. HTML templates escape values by their context; text
+// from the store also goes through p or row.
 func parsePages() (*template.Template, *texttemplate.Template) {
 	functions := map[string]any{
 		"age": ageOf, "asked": askedText, "asset": asset, "clock": clockText, "columns": columns, "counted": counted,
@@ -75,7 +75,7 @@ type page struct {
 	Alerts      []flash // what is wrong with all of it
 	Flash       *flash  // what came of an act
 	Model       any     // the content, for the templates
-	Stands      bool    // it has forms, so that it is not loaded again while somebody writes
+	Stands      bool    // it has forms, so it is not reloaded while a visitor types
 
 	Site, Who    string
 	Forms        bool // signed in by a cookie, or known by the connection
@@ -223,7 +223,7 @@ func answerWhole(w http.ResponseWriter, status int, contentType string, body []b
 	answer(w, status, contentType, body)
 }
 
-// columns are the headings of a table of HTML, each maybe with a class behind a colon.
+// columns are the headings of an HTML table, each optionally with a class after a colon.
 func columns(headings ...string) (all []chip) {
 	for _, heading := range headings {
 		text, class, _ := strings.Cut(heading, ":")
@@ -310,11 +310,11 @@ func staticFile(name string) []byte {
 }
 
 const (
-	// livePace is how often a stream looks for something new, and liveBeat after how long without it the stream
-	// says that it is there.
+	// livePace is how often a stream checks for changes, and liveBeat the time without a change after which it
+	// sends a sign of life.
 	livePace = time.Second
 	liveBeat = 15 * time.Second
-	// livePaceOverTook is how many times as long as it takes to make a page it is left alone.
+	// livePaceOverTook is the pause after a page was made, as a multiple of the time that making it took.
 	livePaceOverTook = 20
 	// liveLife is how long a stream is open: the page connects again.
 	liveLife = 10 * time.Minute
@@ -349,7 +349,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) *problem {
 // follow sends what is new until the stream ends, or the page does not read it in time.
 func (d *Dashboard) follow(ctx context.Context, w http.ResponseWriter, r *http.Request, name string) {
 	control := http.NewResponseController(w)
-	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may go on
+	defer control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may be used again
 	send := func(text string) bool {
 		_ = control.SetWriteDeadline(time.Now().Add(liveWrite)) // where there are such limits
 		_, err := io.WriteString(w, text)
@@ -382,8 +382,8 @@ func (d *Dashboard) follow(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 }
 
-// content is the part of a page that changes, as it is now. One stream at a time makes it: whatever the number
-// of open pages, they leave time for what else the server does.
+// content returns the changing part of a page. Only one stream at a time makes it, so that any number of open
+// pages leaves time for the server's other work.
 func (d *Dashboard) content(ctx context.Context, who visitor, name string, r *http.Request) (string, error) {
 	select {
 	case d.turn <- struct{}{}:
@@ -406,8 +406,8 @@ func (d *Dashboard) content(ctx context.Context, who visitor, name string, r *ht
 var unquoted = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
 
 // printable returns s with what cannot be seen, or turns text around, spelled out as Go would: \n, \x1b,
-// \u202e. What stands in a store was written by anybody who may write there. Unlike a log line, a page shows
-// all else as it is, a backslash too.
+// \u202e. Any client with write access may have written it. Unlike a log line, a page shows everything
+// else unchanged, including backslashes.
 func printable(s string) string {
 	quoted := strconv.Quote(s)
 	return unquoted.Replace(quoted[1 : len(quoted)-1])
@@ -445,7 +445,7 @@ func exact(d time.Duration) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// chosen is a duration that somebody has chosen, such as a lease.
+// chosen formats a configured duration, such as a lease.
 func chosen(d time.Duration) string {
 	if d >= time.Minute && d%time.Second == 0 {
 		return short(d)
@@ -453,7 +453,7 @@ func chosen(d time.Duration) string {
 	return exact(d)
 }
 
-// age says how long ago an instant was that somebody else's wall clock has shown.
+// age says how long ago an instant was, by the wall clock of another machine.
 type age struct{ Ago, Since string }
 
 func ageOf(since, at time.Time) age {
@@ -474,7 +474,7 @@ func (a age) Text() string {
 	return a.Ago + " ago"
 }
 
-// clockText is a time by somebody's wall clock, for people.
+// clockText formats a time by some wall clock, for people.
 func clockText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -548,7 +548,7 @@ const pageSize = 50
 // pager leads to other parts of a list.
 type pager struct{ Place, Prev, Next string }
 
-// paged returns where a part of a list of n ends that begins at from. address is that of a part.
+// paged returns where the part of a list of n that begins at from ends. address returns a part's address.
 func paged(n, from int, address func(from int) string) (to int, p pager) {
 	to = min(n, from+pageSize)
 	if from > 0 {

@@ -30,7 +30,7 @@ import (
 const maxForm = 64 << 10
 
 var (
-	// tooMany does not tell a guesser whether a token is right.
+	// tooMany does not reveal to a guesser whether a token is right.
 	tooMany = refuse(http.StatusTooManyRequests, "Too many", "too many wrong tokens came from your address, or you ask "+
 		"for too many pages a second: try again in a minute")
 	// notSignedIn is answered by the form to sign in, to a browser.
@@ -38,11 +38,11 @@ var (
 		"curl -H 'Authorization: Bearer TOKEN' ...")
 )
 
-// visitor is who looks.
+// visitor is the sender of a request.
 type visitor struct {
 	access.Principal
 	form   bool   // may send forms: a program that sends a token has /v1
-	secret string // that it came with; "" if it was none
+	secret string // that the request had; "" without one
 	shares bool   // the browser sends its cookie to every port of this host, too
 }
 
@@ -65,7 +65,7 @@ func (v visitor) rights() string {
 	return "Its rights: " + strings.Join(all, ", ") + "."
 }
 
-// visitor returns who sends a request. A token that is sent and wrong is not made good by a cookie.
+// visitor returns the sender of a request. If a wrong token was sent, a cookie does not help.
 func (d *Dashboard) visitor(r *http.Request) (visitor, bool) {
 	secret, token := bearer(r)
 	if p, ok := d.server.Principal(r); ok || token {
@@ -90,7 +90,7 @@ func bearer(r *http.Request) (secret string, sent bool) {
 	return strings.TrimSpace(secret), header != ""
 }
 
-// admitted returns who sends a request, and counts it.
+// admitted returns the sender of a request, and counts the request.
 func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, *problem) {
 	who, ok := d.visitor(r)
 	if secret, sent := bearer(r); !ok && sent && d.server.WrongToken(r, secret) > 0 {
@@ -106,7 +106,7 @@ func (d *Dashboard) admitted(w http.ResponseWriter, r *http.Request) (visitor, *
 	return who, nil
 }
 
-// acting reads the form of a visitor who changes something.
+// acting reads a form that changes something.
 func (d *Dashboard) acting(w http.ResponseWriter, r *http.Request) (visitor, *problem) {
 	who, p := d.admitted(w, r)
 	if p == nil && !who.form {
@@ -189,8 +189,8 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request, status int, n
 	return nil
 }
 
-// local returns the address of one of these pages, relative to all of them; that of the first one for any
-// other address.
+// local returns the relative address of one of these pages; for any other address, the address of the first
+// page.
 func (d *Dashboard) local(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" {
@@ -245,7 +245,7 @@ func seeOther(w http.ResponseWriter, address string) *problem {
 	return nil
 }
 
-// audit writes a line of the log about an act, even if nobody waits for its answer any more.
+// audit logs an act, even if the visitor does not wait for its answer any more.
 func (d *Dashboard) audit(ctx context.Context, act access.Act) {
 	act.Via = "dashboard"
 	d.server.Audit(context.WithoutCancel(ctx), act)
@@ -268,22 +268,22 @@ const (
 	minKeyLen = 32
 	// cookiePurpose keeps cookies apart from what is encrypted elsewhere with the same key.
 	cookiePurpose = "tenure dashboard cookie 3"
-	// maxCookieLen bounds what is looked at: a sum, and what is around it.
+	// maxCookieLen bounds the cookies that are read: a sum, and what surrounds it.
 	maxCookieLen = 1024
 	// maxEnded bounds how many cookies are remembered that were signed out.
 	maxEnded = 4096
 )
 
-// sum is that of a visitor's secret: a secret that is replaced ends its cookies.
+// sum is the hash of a visitor's secret: replacing a secret ends its cookies.
 type sum = [sha256.Size]byte
 
-// cookies encrypts the sum of a visitor's secret, and the end of its time, into a text that nobody else can
-// read or make.
+// cookies encrypts the sum of a visitor's secret and an expiry into a text that no one else can read or
+// make.
 type cookies struct {
 	aead cipher.AEAD
 
 	mu    sync.Mutex
-	ended map[string]time.Time // those that were signed out here, until they are over anyway
+	ended map[string]time.Time // cookies that were signed out here, until they expire
 }
 
 // newCookies derives the key from the one given. Without one it makes a key of its own, which no other process
@@ -316,8 +316,8 @@ func (c *cookies) seal(name string, of sum, until time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(c.aead.Seal(nil, nil, plain, []byte(name)))
 }
 
-// open returns what a cookie stands for, if it was made by this key under that name, and is not over. One
-// cookie has one text, so that it can be told by that.
+// open returns the contents of a cookie, if it was made with this key under that name, and has not expired.
+// A cookie has only one valid text, which identifies it.
 func (c *cookies) open(name, text string) (of sum, until time.Time, ok bool) {
 	if len(text) > maxCookieLen {
 		return of, until, false
@@ -374,8 +374,8 @@ func overTLS(r *http.Request) bool {
 	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
-// onLoopback says that the browser has come without TLS to an address of its own machine: there it may refuse
-// a cookie that is for TLS alone.
+// onLoopback says that the browser used an address of its own machine without TLS: there it may refuse a
+// cookie that is only for TLS.
 func onLoopback(r *http.Request) bool {
 	if overTLS(r) {
 		return false

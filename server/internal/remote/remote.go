@@ -93,12 +93,12 @@ func (c *Client) Discard(g wire.Grant) { c.engine.RemoteDiscard(g.Name, g.Token)
 
 // Heartbeat renews a lease. The holder makes the next beat: After up to and with its dash, and
 // 13 letters or digits, made at random; the same call again has the same one. The holder may
-// act for as long as the renewal says, from before it first sent this heartbeat on: the drift
-// of clocks and the grace are taken off. What it was asked it is told with each heartbeat.
+// act for as long as the renewal says, counted from before it first sent this heartbeat; clock
+// drift and the grace are already subtracted. Each heartbeat returns what the holder was asked.
 //
 // The error matches [tenure.ErrLost] if the term is over: the holder must stop at once. It
-// matches [tenure.ErrUncertain] if the store has given no answer: the holder makes the same call
-// again, and counts from before its first. It matches [tenure.ErrInvalid] if an argument breaks
+// matches [tenure.ErrUncertain] if the store has not answered: the holder makes the same call
+// again, and counts from before the first one. It matches [tenure.ErrInvalid] if an argument breaks
 // a rule.
 func (c *Client) Heartbeat(ctx context.Context, q wire.HeartbeatRequest) (wire.Renewal, error) {
 	const op = "heartbeat"
@@ -129,8 +129,8 @@ func (c *Client) Heartbeat(ctx context.Context, q wire.HeartbeatRequest) (wire.R
 	return r, nil
 }
 
-// Release ends a term, as its work has ended. What the holder was asked is done with it:
-// the lock is free, or reserved for whom it is handed over to. If a heartbeat had no answer,
+// Release ends a term after its work has ended. It completes what the holder was asked: the
+// lock is free, or reserved for the target of the hand-over. If a heartbeat had no answer,
 // the record may have its Next: then one of two releases ends the term, and the other has no
 // effect. The same call again has no effect, and returns nil as well. The errors are those of
 // [Client.Heartbeat].
@@ -182,9 +182,9 @@ func (c *Client) delete(ctx context.Context, rec driver.Record) {
 	_, _ = c.engine.DeleteReleased(ctx, rec, past)
 }
 
-// Request is what somebody asks of the holder of a lock, remote or not, through this process.
-// By is printable, of at most [driver.MaxOwnerLen] bytes; if empty, it is the owner name of
-// the client. To or ToLabel say to whom to hand over; both are empty in requests of another kind.
+// Request is a request to the holder of a lock, remote or not, through this process. By is
+// printable, of at most [driver.MaxOwnerLen] bytes; if empty, it is the owner name of the
+// client. To or ToLabel is the target of a hand-over; other requests leave both empty.
 type Request struct {
 	Name string
 	tenure.Request

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wire has the types of the bodies that the lock service takes and gives. What a field
-// means stands in server/openapi.json; a test of package server compares the two.
+// Package wire has the types of the bodies of the lock service. server/openapi.json describes
+// their fields; a test of package server compares the two.
 package wire
 
 import "time"
 
-// Empty is the answer where there is nothing to tell.
+// Empty is an answer without content.
 type Empty struct{}
 
 // AcquireRequest is a call to acquire a lock.
@@ -99,7 +99,7 @@ type FenceCheckRequest struct {
 	Token uint64 `json:"token"`
 }
 
-// Leader is who holds a lock.
+// Leader is the holder of a lock.
 type Leader struct {
 	Holder string `json:"holder"`
 	Label  string `json:"label"`
