@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tenure runs commands under locks that are held by leases, elects
-// leaders, and shows who holds what. See tenure --help.
+// Command tenure runs commands under locks with leases, elects leaders, and
+// shows who holds each lock. See tenure --help.
 package main
 
 import (

@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Queue is an example: a queue in partitions, and any number of worker
-// processes that share them out among themselves.
+// processes that distribute the partitions among themselves.
 //
 //	queue work -db orders.db     # in three terminals
 //	queue add -db orders.db -jobs 1000
 //	tenure shard orders --watch --store sqlite:locks.db
 //
 // Each partition is worked on by one worker at a time, in order. Kill a worker
-// with SIGKILL: when its lease has run out, the others go on with its partitions
-// at the last checkpoint. No job is lost. Those after the checkpoint are done
-// again, by the next worker; but nothing that the former one still does, because
-// it was paused and does not know that it is over, gets in between.
+// with SIGKILL: when its lease has run out, the others continue its partitions at
+// the last checkpoint. No job is lost. The next worker repeats the jobs after the
+// checkpoint; but a former worker that was paused, and does not know that its term
+// is over, cannot write in between.
 package main
 
 import (
@@ -149,8 +149,8 @@ type worker struct {
 // drain works on one partition, for as long as this worker has it: until ctx
 // ends. It runs in a goroutine for each.
 func (w *worker) drain(ctx context.Context, p *shard.Partition) error {
-	// From here on no former owner of this partition writes any more, so what is
-	// read now stays as it is.
+	// From here on no former owner of this partition can write, so what is read now
+	// does not change.
 	if err := w.fence.Admit(ctx, w.db, p.Name(), p.Token()); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (w *worker) drain(ctx context.Context, p *shard.Partition) error {
 	if next == saved || p.Check() != nil {
 		return nil // there is nothing to save, or it is lost
 	}
-	// The next owner of the partition goes on exactly here.
+	// The next owner of the partition continues exactly here.
 	return p.Checkpoint(context.WithoutCancel(ctx), []byte(strconv.Itoa(next)))
 }
 

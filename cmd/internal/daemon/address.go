@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// defaultListen is on this machine alone. No well-known service has the port: the keys
-// 8368 of a telephone have the letters TENU.
+// defaultListen can be reached only from this machine. No well-known service has the port:
+// the keys 8368 of a telephone have the letters TENU.
 const defaultListen = "127.0.0.1:8368"
 
 // address is where the service listens.
@@ -41,7 +41,7 @@ func parseAddress(text string) (address, error) {
 	return address{network: "tcp", where: text, host: host}, nil
 }
 
-// local says that nobody on another machine can connect.
+// local says that other machines cannot connect.
 func (a address) local() bool {
 	if a.network == "unix" || a.host == "localhost" {
 		return true
@@ -50,7 +50,7 @@ func (a address) local() bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// everywhere says that it is all addresses of this machine, and none by name.
+// everywhere says that it means all addresses of this machine, without naming one.
 func (a address) everywhere() bool {
 	ip, err := netip.ParseAddr(a.host)
 	return a.host == "" || err == nil && ip.IsUnspecified()

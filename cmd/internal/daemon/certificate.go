@@ -26,7 +26,7 @@ type certificates struct {
 	checked time.Time
 }
 
-// stamp tells one version of a file from another.
+// stamp identifies a version of a file.
 type stamp struct {
 	changed time.Time
 	size    int64
@@ -60,8 +60,8 @@ func (c *certificates) server() *tls.Config {
 	}
 }
 
-// verified says whether the authorities of client certificates are those that the connection of
-// a call was verified by.
+// verified says whether the authorities of client certificates are still those that verified
+// the connection of a call.
 func (c *certificates) verified(r *http.Request) bool {
 	conn, _ := r.Context().Value(connKey{}).(*limitedConn)
 	return conn == nil || conn.authorities.Load().Equal(c.current().ClientCAs)

@@ -17,7 +17,7 @@ type checkCmd struct {
 	serveCmd
 }
 
-// checked is the lock that is looked at. Nobody takes it.
+// checked is the lock that is read. No one takes it.
 const checked = "tenured-check"
 
 // Run opens what the service would, and reads from the store.

@@ -3,8 +3,8 @@
 
 // Package daemon is the command tenured: the lock service on a store.
 //
-// It serves package server over HTTP, and the dashboard, until a signal ends it. What it
-// tells goes to standard error, line by line, and never holds up a heartbeat.
+// It serves package server over HTTP, and the dashboard, until a signal ends it. It logs to
+// standard error, line by line, without ever delaying a heartbeat.
 package daemon
 
 import (
@@ -37,10 +37,10 @@ type console struct {
 	stdout   io.Writer
 	stderr   *lines.Lines
 	terminal bool // standard error is a terminal
-	attended bool // somebody may sit there
+	attended bool // a user may be there
 }
 
-// said stands before what is said to people.
+// said is the prefix of messages to people.
 const said = "tenured: "
 
 func (c *console) warn(format string, args ...any) {

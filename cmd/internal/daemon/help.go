@@ -17,7 +17,7 @@ var helpTexts embed.FS
 
 // helpOf returns the help of a command, "" being the service itself.
 func helpOf(command string) string {
-	b, _ := helpTexts.ReadFile("help/" + cmp.Or(command, "tenured") + ".txt") // it is there: a test sees to it
+	b, _ := helpTexts.ReadFile("help/" + cmp.Or(command, "tenured") + ".txt") // a test ensures that it exists
 	return string(b)
 }
 

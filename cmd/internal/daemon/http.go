@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// stopTimeout is how long calls that are under way may take at the end.
+// stopTimeout is how long calls in progress may take at the end.
 const stopTimeout = 5 * time.Second
 
 // httpServer is the server on all listeners.
@@ -38,8 +38,8 @@ func serveHTTP(s *http.Server, listeners []listener, log *slog.Logger) *httpServ
 	return h
 }
 
-// stop closes the listeners, waits for the calls that are under way, and cuts off those
-// that take too long.
+// stop closes the listeners, waits for the calls in progress, and cuts off calls that take
+// too long.
 func (h *httpServer) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()

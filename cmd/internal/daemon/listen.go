@@ -29,8 +29,8 @@ type listener struct {
 	url string // for people
 }
 
-// listen opens an address, for so many connections at a time: see limited. With a
-// config those of TCP are encrypted.
+// listen opens an address, for a limited number of connections: see limited. With a config
+// TCP connections are encrypted.
 func listen(a address, config *tls.Config, connections int, proxies ...netip.Prefix) (listener, error) {
 	if a.network == "unix" {
 		l, err := listenUnix(a.where)
@@ -56,8 +56,8 @@ func listen(a address, config *tls.Config, connections int, proxies ...netip.Pre
 // has the most; it waits only when all of them have calls in progress. So a client that opens
 // connections and sends nothing does not keep others out.
 //
-// Unlike netutil.LimitListener it does not hide CloseWrite, by which net/http ends an answer to
-// a request that it has not read to its end: the client got a reset instead of that end.
+// Unlike netutil.LimitListener it does not hide CloseWrite, with which net/http ends an answer
+// to a request that it has not read completely: otherwise the client gets a reset.
 type limited struct {
 	net.Listener
 	most, strangers int            // in all; of one address without a good token
@@ -124,8 +124,8 @@ func (l *limited) drop(which func(*limitedConn) bool) bool {
 	return true
 }
 
-// idleOfMost says of a connection whether it is idle, and of the address that has the most of
-// those. The caller holds the mutex.
+// idleOfMost says whether a connection is idle, and belongs to the address with the most idle
+// connections. The caller holds the mutex.
 func (l *limited) idleOfMost() func(*limitedConn) bool {
 	idle := map[string]int{}
 	most := ""
@@ -172,9 +172,9 @@ type limitedConn struct {
 	of    *limited
 	from  string // "": of no address
 	known bool   // it has shown a good token
-	idle  bool   // no call is under way
+	idle  bool   // no call is in progress
 
-	authorities atomic.Pointer[x509.CertPool] // by which a client certificate was verified; nil: none
+	authorities atomic.Pointer[x509.CertPool] // that verified a client certificate; nil: no certificate
 }
 
 func (c *limitedConn) Close() error {
@@ -214,7 +214,7 @@ func knownConn(r *http.Request) {
 	}
 }
 
-// connState notes whether calls are under way.
+// connState notes whether calls are in progress.
 func connState(conn net.Conn, state http.ConnState) {
 	if c := limitedOf(conn); c != nil && (state == http.StateIdle || state == http.StateActive) {
 		c.of.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/tenurelock/tenure/admin"
 )
 
-// reap watches locks beside the service, and frees those of dead holders, until stop is
-// called, which waits for the end. Without prefixes it does nothing.
+// reap watches locks in the background, and frees the locks of dead holders, until stop is
+// called, which waits for its end. Without prefixes it does nothing.
 func (s *service) reap(prefixes []string, log *slog.Logger) (stop func()) {
 	if len(prefixes) == 0 {
 		return func() {}

@@ -88,9 +88,9 @@ func catchSignals(attended bool) chan os.Signal {
 	return c
 }
 
-// drain ends the service, so that as little as can be is noticed: first nobody new is
-// sent here, and those who wait go elsewhere; heartbeats are answered on. It ends early
-// at another signal.
+// drain ends the service with as little disturbance as possible: first, new clients are not
+// sent here, and waiting clients go to another replica; heartbeats are still answered. It
+// ends early at another signal.
 func (f *serveCmd) drain(s *service, h *httpServer, signals <-chan os.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.Drain)
 	defer cancel()
@@ -110,7 +110,7 @@ func tell(log *slog.Logger, state string) {
 	}
 }
 
-// listen opens all addresses, or none.
+// listen opens all addresses, or fails and leaves none open.
 func (f *serveCmd) listen(s *service) ([]listener, error) {
 	var all []listener
 	for _, a := range s.addresses {

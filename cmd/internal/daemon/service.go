@@ -22,7 +22,7 @@ import (
 	"github.com/tenurelock/tenure/server/dashboard"
 )
 
-// serviceFlags say what is served, where, and to whom.
+// serviceFlags say what is served, where, and for which clients.
 type serviceFlags struct {
 	Store          *string
 	Listen         []string `sep:"none"`
@@ -45,18 +45,18 @@ type serviceFlags struct {
 	MaxHeartbeats int
 }
 
-// service is what the flags have led to: all that is there before anybody is served.
+// service is the result of the flags: all that exists before the first client is served.
 type service struct {
 	location   storeurl.Location
 	store      driver.Store
 	client     *tenure.Client
 	principals *server.Principals
 	server     *server.Server
-	pages      *dashboard.Dashboard // nil: none are served
+	pages      *dashboard.Dashboard // nil: no pages
 	addresses  []address
 	proxies    []netip.Prefix
 	files      *certificates // nil: not encrypted
-	tls        *tls.Config   // of those files
+	tls        *tls.Config   // from these files
 }
 
 // open makes everything ready. What is wrong with the command line, with the files that it
@@ -106,7 +106,7 @@ func (f *serviceFlags) open(c *console, log *slog.Logger) (*service, error) {
 	return s, nil
 }
 
-// options returns those of the client.
+// options returns the options of the client.
 func (f *serviceFlags) options(log *slog.Logger) (tenure.Options, error) {
 	o, err := f.Options(f.Store)
 	if err != nil {
@@ -219,7 +219,7 @@ func (f *serviceFlags) encryption(s *service, log *slog.Logger) (hosts []string,
 	return hosts, nil
 }
 
-// known reads the file of tokens. Without one, on this machine alone, it makes one.
+// known reads the tokens file. Without --tokens, and only for this machine, it makes one.
 func (f *serviceFlags) known(all []address, log *slog.Logger) (*server.Principals, error) {
 	path := ""
 	switch outside, exposed := open(all); {
@@ -264,7 +264,7 @@ func (f *serviceFlags) server(s *service, hosts []string, log *slog.Logger) (*se
 	})
 }
 
-// identify says which store this is, and gives it an identity if it has none.
+// identify logs which store this is, and gives it an identity if it has none.
 func (s *service) identify(log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.client.Options().LeaseDuration)
 	defer cancel()
@@ -276,7 +276,7 @@ func (s *service) identify(log *slog.Logger) {
 	log.Info("store", "identity", id)
 }
 
-// close ends the client, and with it the grants that nobody has taken.
+// close ends the client, and with it the grants that no client has taken.
 func (s *service) close() {
 	if s.pages != nil {
 		s.pages.Close()

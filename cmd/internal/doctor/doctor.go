@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor examines a store, and the machine, for what would make leases
-// fail: `tenure doctor`. What is of an engine the store itself tells, see [driver.Diagnoser];
-// here is what is the same for all of them. A lock service is examined as its clients see it.
+// Package doctor examines a store, and the machine, for what would make leases fail:
+// `tenure doctor`. The store itself reports on its engine, see [driver.Diagnoser]; this package
+// has the checks for all engines. It examines a lock service as its clients see it.
 package doctor
 
 import (
@@ -21,8 +21,7 @@ type Patient struct {
 	Diagnose func(context.Context, driver.Timing) []driver.Finding
 	// Open opens the store; it is called twice.
 	Open func() (driver.Store, error)
-	// Store returns the URL of the store for people, once it was opened; nil if none is to
-	// be shown.
+	// Store returns the URL of the store for people, after it was opened; nil to show no URL.
 	Store func() string
 	// Options are a client's, with their defaults.
 	Options tenure.Options
@@ -36,8 +35,8 @@ var errNoStore = errors.New("the store cannot be reached")
 // openPatience is longer than a store waits for a file that is locked.
 const openPatience = 8 * time.Second
 
-// Look makes the checks that are not made through the store: those of the clocks and of the
-// engine. It opens no store, and writes no record.
+// Look makes the checks that do not use the store: of the clocks and of the engine. It opens
+// no store, and writes no record.
 func Look(ctx context.Context, p Patient) []driver.Finding {
 	o := p.Options
 	found := clocks(o.MaxClockDrift)

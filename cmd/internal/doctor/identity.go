@@ -17,7 +17,7 @@ import (
 // differ then.
 const identityKey = driver.OwnPrefix + "store"
 
-// NoIdentity is shown in place of the identity of a store that has none.
+// NoIdentity is shown for a store without an identity.
 const NoIdentity = "none yet"
 
 // Identity returns the identity of a store, and [NoIdentity] if it has none.
@@ -32,9 +32,9 @@ func Identity(ctx context.Context, s driver.Store) (string, error) {
 	return rec.Owner, nil
 }
 
-// Identify gives a store an identity if it has none, and returns it. Of several processes
-// that do so at once the first one wins, and the identity stays. It costs one read, and
-// one write in the life of a store.
+// Identify gives a store an identity if it has none, and returns it. If several processes do
+// so at once, the first one wins, and the identity stays. It costs one read, and one write
+// in the life of a store.
 func Identify(ctx context.Context, s driver.Store) (string, error) {
 	id, err := Identity(ctx, s)
 	if err != nil || id != NoIdentity {

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// mostRecords bounds how many records are looked at, and recordsPatience how
+	// mostRecords bounds how many records are checked, and recordsPatience for how
 	// long.
 	mostRecords     = 5000
 	recordsPatience = 10 * time.Second
-	// mostNamed is how many of those that are wrong are named.
+	// mostNamed is how many of the wrong records are named.
 	mostNamed = 3
 )
 
-// records looks at what stands in the store: whether all of it can be read, and
-// whether those who hold something count time alike.
+// records checks the records of the store: whether all of them can be read, and whether
+// holders have the same bound on clock drift.
 func (p *Patient) records(ctx context.Context, store driver.Store) {
 	ctx, cancel := context.WithTimeout(ctx, recordsPatience)
 	defer cancel()
@@ -83,7 +83,7 @@ func (p *Patient) records(ctx context.Context, store driver.Store) {
 	p.silent(ctx, store, begun, beating)
 }
 
-// sides are those of a lock for readers and writers.
+// sides counts the records of a lock for readers and writers.
 type sides struct {
 	gate, sized    bool
 	readers, slots int
@@ -109,8 +109,8 @@ func count(all map[string]*sides, r driver.Record) {
 	}
 }
 
-// sides tells of the locks for readers and writers, and of those whose number of slots is
-// gone: nobody knows where their readers are.
+// sides reports the locks for readers and writers, and those whose number of slots is lost:
+// their readers cannot be found.
 func (p *Patient) sides(all map[string]*sides) {
 	var readers, locks int
 	var lost []string
@@ -140,8 +140,8 @@ const (
 	mostBeating = 100
 )
 
-// silent tells of holders that show no heartbeat. Nothing but a wait for their lease shows
-// that they are dead, and a job that looks just once does not wait.
+// silent reports holders without a heartbeat. Only a wait for their lease shows that they
+// are dead, and a job that tries only once does not wait.
 func (p *Patient) silent(ctx context.Context, store driver.Store, begun time.Time, beating []driver.Record) {
 	if len(beating) == 0 {
 		return
@@ -173,7 +173,7 @@ func (p *Patient) silent(ctx context.Context, store driver.Store, begun time.Tim
 	}
 }
 
-// some names the first of those that are wrong, and counts the rest.
+// some names the first wrong records, and counts the rest.
 func some(wrong []string) string {
 	if n := len(wrong); n > mostNamed {
 		wrong = append(wrong[:mostNamed:mostNamed], "and "+driver.Counted(n-mostNamed, "other"))
@@ -181,8 +181,7 @@ func some(wrong []string) string {
 	return strings.Join(wrong, "; ")
 }
 
-// drift compares what those who hold something take for the largest error of a
-// clock's rate.
+// drift compares the holders' bounds on the error of a clock's rate.
 func (p *Patient) drift(holders map[float64][]string) {
 	if len(holders) < 2 {
 		return

@@ -25,7 +25,7 @@ import (
 type Service struct {
 	// URL is where it is: https://HOST, http://HOST:PORT, or unix:PATH.
 	URL string
-	// Token is what the calls carry. If empty, they carry none.
+	// Token is sent with the calls. If empty, calls have no token.
 	Token string
 	// TLS is for https. It may be nil.
 	TLS *tls.Config
@@ -43,7 +43,7 @@ type Service struct {
 // ErrNoService is returned when the service cannot be reached at all.
 var ErrNoService = errors.New("the service cannot be reached")
 
-// protocolVersion is that of the service that this build knows.
+// protocolVersion is the version of the service that this build knows.
 const protocolVersion = "1"
 
 // callPatience bounds one call. A client's own is a tenth of the lease.
@@ -104,7 +104,7 @@ func (s *Service) dial() error {
 	}
 	s.client = &http.Client{
 		Transport: transport,
-		// A token goes to nobody else.
+		// The token is sent to no other server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return nil
@@ -130,7 +130,7 @@ func (a answer) problem() (p problem) {
 	return p
 }
 
-// String tells of an answer that was not expected.
+// String describes an unexpected answer.
 func (a answer) String() string {
 	if p := a.problem(); p.Type != "" {
 		return fmt.Sprintf("%d %s: %s", a.status, p.Type, p.Detail)

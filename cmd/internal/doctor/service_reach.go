@@ -77,7 +77,7 @@ func (s *Service) encrypted(state *tls.ConnectionState) {
 		Advise("use https: start tenured with --tls-cert and --tls-key, or put a proxy in front of it"))
 }
 
-// skewed is how far apart two wall clocks may be before it is told.
+// skewed is how far apart two wall clocks may be without a finding.
 const skewed = time.Minute
 
 // dated compares the wall clocks, which decide nothing.

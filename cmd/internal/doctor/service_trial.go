@@ -18,7 +18,7 @@ import (
 // stepDown is the request that is tried.
 const stepDown = "step-down"
 
-// askPatience is how long a request may take to come to the holder, and askPause the time
+// askPatience is how long a request may take to reach the holder, and askPause the time
 // between its heartbeats meanwhile.
 const (
 	askPatience = 5 * time.Second
@@ -98,8 +98,8 @@ func (s *Service) heartbeat(ctx context.Context, g grant, after string) (next st
 	return next, a, err
 }
 
-// ask sees whether a request comes to the holder, and returns the newest beat. The request
-// waits for its answer, which is the release, and the holder goes on meanwhile.
+// ask checks whether a request reaches the holder, and returns the newest beat. The request
+// waits for its answer, which is the release, while the holder continues.
 func (s *Service) ask(ctx context.Context, g grant, last string) string {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -132,7 +132,7 @@ func (s *Service) ask(ctx context.Context, g grant, last string) string {
 	}
 }
 
-// unasked tells of a request that was answered before the holder heard of it.
+// unasked reports a request that was answered before the holder got it.
 func (s *Service) unasked(a answer, err error) {
 	switch {
 	case err == nil && a.status == http.StatusForbidden:
@@ -162,7 +162,7 @@ func (s *Service) release(ctx context.Context, g grant, after string) {
 	s.Tell(f)
 }
 
-// told says what came of a call.
+// told describes the result of a call.
 func told(a answer, err error) string {
 	if err != nil {
 		return err.Error()

@@ -61,7 +61,7 @@ func (p *Patient) try(ctx context.Context, store driver.Store) error {
 		if err != nil {
 			if errors.Is(err, driver.ErrNotApplied) && ctx.Err() == nil {
 				refused = err
-				continue // somebody else was writing
+				continue // another process was writing
 			}
 			p.Tell(driver.Bad("store", "a record cannot be renewed: %v", err).Advise("a heartbeat is such a write"))
 			return err
@@ -109,7 +109,7 @@ func (p *Patient) identity(ctx context.Context, store driver.Store) {
 	}
 }
 
-// looks measures the reads of waiters, which may be a little behind.
+// looks measures the reads of waiters, which may be eventually consistent.
 func (p *Patient) looks(ctx context.Context, store driver.Store, key string) {
 	var looks []time.Duration
 	for range samples {

@@ -14,7 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Exit statuses of our commands: those of sysexits.h.
+// Exit statuses of our commands, from sysexits.h.
 const (
 	StatusUsage    = 64
 	StatusStore    = 69 // or another service that is needed
@@ -49,7 +49,7 @@ func Usage(format string, args ...any) error {
 	return Failed(StatusUsage, fmt.Errorf(format, args...))
 }
 
-// Told says that nothing is left to say about err.
+// Told says that err was already reported.
 func Told(err error) bool {
 	var f *Failure
 	return err == nil || errors.As(err, &f) && f.err == nil
@@ -112,7 +112,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Or returns why the output takes nothing, if that is so, and else err.
+// Or returns the error of the output if it cannot be written, otherwise err.
 func (o *Output) Or(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 )
 
-// Locate returns where the locks are: as the flag --store says, else TENURE_STORE, else
-// in the file of this user; named is false then, and the caller says so. Without a
-// terminal, which is attended, nobody reads that: cron, a unit, a pipeline or a container
-// would go on beside others in a file of its own, so there the store has to be named.
+// Locate returns where the locks are: in the store of the flag --store, or TENURE_STORE, or
+// otherwise in this user's file; then named is false, and the caller reports it. If attended
+// is false there is no terminal, and no one reads that report: cron, a unit, a pipeline or a
+// container would use a separate file without noticing, so the store must be named there.
 func Locate(store *string, attended bool) (l storeurl.Location, named bool, err error) {
 	url := os.Getenv("TENURE_STORE")
 	named = true

@@ -19,9 +19,9 @@ const managerVariable = "NOTIFY_SOCKET"
 // managerPatience bounds the waiting for a manager that does not read.
 const managerPatience = time.Second
 
-// Notify tells the manager of this service how it is: "READY=1", "STOPPING=1". See
-// sd_notify(3). Without a manager that wants to know (NOTIFY_SOCKET) it does nothing. It waits a
-// second at most.
+// Notify sends the state of this service to its manager: "READY=1", "STOPPING=1". See
+// sd_notify(3). Without a manager (NOTIFY_SOCKET) it does nothing. It waits a second at
+// most.
 func Notify(state string) error {
 	path := os.Getenv(managerVariable)
 	if path == "" {

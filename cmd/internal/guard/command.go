@@ -23,8 +23,8 @@ type Command struct {
 	Env []string
 
 	// Contain makes the guardian process 1 of a new pid namespace, so that the kernel
-	// kills whatever is left when the guardian dies. Without the right to do so
-	// (CAP_SYS_ADMIN) a user namespace comes with it, in which only the caller's own user
+	// kills all remaining processes when the guardian dies. Without the right to do so
+	// (CAP_SYS_ADMIN) a user namespace is created, too, in which only the caller's own user
 	// and group exist: sudo and other set-user-ID programs do not work there. Linux only.
 	Contain bool
 
@@ -48,7 +48,7 @@ type Command struct {
 }
 
 // Find returns the path of the program that [Start] would run, or an error that matches
-// [ErrNotFound] or [ErrCannotRun]. A caller that has to wait for its lock looks first.
+// [ErrNotFound] or [ErrCannotRun]. A caller that has to wait for its lock calls it first.
 func (c *Command) Find() (string, error) { return c.find() }
 
 func (c *Command) environ() []string {
@@ -58,11 +58,11 @@ func (c *Command) environ() []string {
 	return c.Env
 }
 
-// NoticeKind tells notices apart. It is a word of the events that people and programs read.
+// NoticeKind is the kind of a notice. People and programs read it in events.
 type NoticeKind string
 
 const (
-	// Awaiting: the command has ended, but left processes behind, which are waited for.
+	// Awaiting: the command has ended, but left processes behind that have not.
 	// First sent after about a second, then every half minute.
 	Awaiting NoticeKind = "awaiting"
 	// Terminating: SIGTERM was sent to everything.
@@ -79,7 +79,7 @@ const (
 // Notice is something that a person may want to know while a command runs.
 type Notice struct {
 	Kind NoticeKind
-	// Processes are those awaited, and Exit is how the command has ended, for Awaiting.
+	// Processes are the remaining processes, and Exit is how the command ended, for Awaiting.
 	Processes []Process
 	Exit      Exit
 }
@@ -181,7 +181,7 @@ func (o orders) reason(before Reason) Reason {
 type Reason int
 
 const (
-	// Ended means that nobody made it: the command and all that it started ended by themselves.
+	// Ended means that the command and all processes that it started ended by themselves.
 	Ended Reason = iota
 	// Stopped means that [Guard.Stop] was called while something was alive.
 	Stopped
@@ -211,8 +211,8 @@ type Exit struct {
 	Code int
 	// Signal is the signal that ended the command, or 0.
 	Signal syscall.Signal
-	// Reason says whether the family was made to end. The command's own status is kept
-	// beside it: a command may end well and leave something behind that has to be killed.
+	// Reason says whether and why the family was ended. The command's own status is separate:
+	// a command may end well and leave processes behind that must be killed.
 	Reason Reason
 	// Killed is set when something was still alive at the kill instant.
 	Killed bool
@@ -259,9 +259,9 @@ var (
 	// The text says what to do; the command was not started.
 	ErrContain = errors.New("contain refused")
 
-	// ErrProc is returned where /proc is missing, or is not that of this process's pid namespace: nothing
-	// of a command could be found there, and strangers would be signalled in its place. The text says what
-	// to do; the command was not started. Linux only.
+	// ErrProc is returned if /proc is missing, or belongs to another pid namespace: the processes of a
+	// command could not be found there, and other processes would be signalled instead. The text says
+	// what to do; the command was not started. Linux only.
 	ErrProc = errors.New("no usable /proc")
 
 	// ErrTooLate is returned when the first limits had passed before the command was started.
@@ -275,8 +275,8 @@ var (
 	// ErrUnsupported is returned where this system cannot do what was asked for.
 	ErrUnsupported = errors.New("not supported on this system")
 
-	// ErrBusy is returned when another guard is under way. There is one at a time in a
-	// process, because orphans are inherited by the process, not by a guard.
+	// ErrBusy is returned while another guard is running. A process has one guard at a time,
+	// because the process inherits orphans, not a guard.
 	ErrBusy = errors.New("this process already guards another command")
 
 	// ErrGuardian is returned when the guardian could not be started, or died before

@@ -17,14 +17,14 @@ import (
 )
 
 // procFS is the /proc of this process's own pid namespace, as it was mounted when it was opened:
-// what is mounted over it later changes nothing. All numbers of processes come from it.
+// later mounts over it change nothing. All process numbers come from it.
 //
 // In another namespace's /proc the same numbers belong to other processes, or to none: the
-// family would not be found, and strangers would be signalled in its place.
+// family would not be found, and other processes would be signalled instead.
 type procFS struct{ fd int }
 
-// Supported returns nil if this process can guard a command, and else an error that matches
-// [ErrProc]. [Start] looks, too; a caller that has to wait for its lock looks first.
+// Supported returns nil if this process can guard a command, otherwise an error that matches
+// [ErrProc]. [Start] checks this, too; a caller that has to wait for its lock checks it first.
 func Supported() error {
 	proc, err := openProc()
 	if err != nil {
@@ -81,10 +81,10 @@ func (p procFS) check() error {
 	return checkNumbers(unix.Getpid(), string(link[:n]), string(status))
 }
 
-// checkNumbers compares this process's number with what /proc calls it. The link alone does
-// not tell: a number may happen to be the same in two namespaces. NSpid lists the
-// numbers from the namespace of the mount down to the process's own, so one alone means that
-// they are one. (Before Linux 4.1, and in some sandboxes, there is no such line.)
+// checkNumbers compares this process's number with its number in /proc. The link alone is not
+// enough: a number may happen to be the same in two namespaces. NSpid lists the
+// numbers from the namespace of the mount down to the process's own, so a single number means
+// that they are the same. (Before Linux 4.1, and in some sandboxes, there is no such line.)
 func checkNumbers(pid int, link, status string) error {
 	const remedy = `mount one of this namespace ("unshare --pid --fork --mount-proc" does, ` +
 		`or "mount -t proc proc /proc" in a mount namespace of its own)`
@@ -193,10 +193,10 @@ func (p procFS) processes() (*processTable, error) {
 	return t, nil
 }
 
-// children returns the numbers of this process's children, the dead that were not
-// reaped included. It costs some system calls for each thread, however many processes the machine
+// children returns the numbers of this process's children, including dead ones that were not
+// reaped. It costs some system calls for each thread, however many processes the machine
 // has, and shows what hidepid hides. A list that is read while children die may lack others.
-// Kernels without CONFIG_PROC_CHILDREN have none.
+// Kernels without CONFIG_PROC_CHILDREN have no such list.
 func (p procFS) children() []int {
 	self := strconv.Itoa(unix.Getpid()) + "/task"
 	threads, err := p.names(self)
@@ -227,9 +227,9 @@ func (p procFS) killChildren() {
 	}
 }
 
-// killChild sends SIGKILL to a child of this process, and to nothing that has got its number
-// since: of what the descriptor stands for, waitid says whether it is a child. (It asks for nothing, so
-// a child that is dead stays to be reaped.)
+// killChild sends SIGKILL to a child of this process, but not to a process that has got its
+// number since: waitid says whether the descriptor refers to a child. (It reaps nothing, so a dead
+// child still has to be reaped.)
 func killChild(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -255,7 +255,7 @@ func mountProc() error {
 	return unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
-// dropCapabilities leaves this thread without any, as a program of an ordinary user has none.
+// dropCapabilities drops all capabilities of this thread, as for a program of an ordinary user.
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err
@@ -350,9 +350,9 @@ func (p procFS) signal(one process, sig unix.Signal) error {
 	case err == nil:
 		defer func() { _ = unix.Close(fd) }()
 	case errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM):
-		// Before Linux 5.3, or behind a filter that does not know the call, there is no other way than
-		// by the number, which could change hands in the few microseconds after the look below. Not to
-		// signal would be worse.
+		// Before Linux 5.3, or behind a filter that does not know the call, only the number can be
+		// used, which could be reused in the few microseconds after the check below. Not to signal would
+		// be worse.
 		fd = -1
 	case errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT):
 		return nil // gone, and the number at most a thread's by now
@@ -391,9 +391,9 @@ func (p procFS) killFamily(root int) error {
 }
 
 const (
-	// maxFreezes bounds the looks of terminateFamily at a family that forks all the time.
+	// maxFreezes bounds the scans of terminateFamily if a family forks all the time.
 	maxFreezes = 50
-	// maxTorn bounds the looks that are only repeated because the table was torn: under
+	// maxTorn bounds the scans that are repeated only because the table was inconsistent: under
 	// hidepid it always is.
 	maxTorn = 3
 )
@@ -444,7 +444,7 @@ func (p procFS) terminateFamily(root int, scansEnd Instant) error {
 	return err
 }
 
-// alive returns what is left below root, without those that only wait to be reaped.
+// alive returns the processes below root, without those that only have to be reaped.
 func (p procFS) alive(root int) []Process {
 	table, err := p.processes()
 	if err != nil {

@@ -19,12 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Guard is a command under guard. Its methods may be called from any goroutine and never
-// wait for the guardian, but for Wait.
+// Guard is a command under guard. Its methods may be called from any goroutine and, except
+// for Wait, never wait for the guardian.
 //
-// The caller passes signals on with [Guard.Signal], those of [Signals] that it wants passed on, and
-// leaves SIGTSTP, SIGTTIN and SIGTTOU to the Guard. A caller that was started with a signal
-// ignored (nohup) should see to it that it stays so: os/signal.Ignored before Notify.
+// The caller passes on the signals that it chooses from [Signals] with [Guard.Signal], and leaves
+// SIGTSTP, SIGTTIN and SIGTTOU to the Guard. A caller that was started with a signal ignored
+// (nohup) should keep it ignored: check os/signal.Ignored before Notify.
 type Guard struct {
 	cmd  Command
 	path string
@@ -49,7 +49,7 @@ type Guard struct {
 	// stopAt is when Stop was called first.
 	stopAt Instant
 	// newOrders is set while the latest orders are not in the pipe. Only the latest matter, so a
-	// guardian that is stopped for long does not find old ones when it goes on.
+	// guardian that was stopped for long does not find old orders when it continues.
 	newOrders  bool
 	queue      []frame // signals and continuations, in order
 	over       bool    // the kill instant has come, or nothing is left: nothing can be extended
@@ -146,8 +146,8 @@ func (g *Guard) prepare() (restore func(), err error) {
 }
 
 // Extend gives the family until newer limits, after a heartbeat. Limits that are out of order
-// are a programmer's error and panic. Once the kill instant has come, Extend does nothing; after
-// SIGTERM was sent it moves the kill instant alone.
+// are a programmer's error and panic. After the kill instant Extend does nothing; after SIGTERM
+// was sent it moves only the kill instant.
 func (g *Guard) Extend(l Limits) {
 	if err := l.check(); err != nil {
 		panic("guard: " + err.Error()) //nolint:forbidigo // a programmer's error
@@ -294,7 +294,7 @@ func (g *Guard) run(restore func()) {
 	close(g.finished)
 }
 
-// awaitGuardian reaps the guardian, and reports whether it left nothing behind.
+// awaitGuardian reaps the guardian, and reports whether it left no process behind.
 func (g *Guard) awaitGuardian() (clean bool) {
 	_, _ = retry(func() (int, error) {
 		return 0, unix.Waitid(unix.P_PID, g.guardian, new(unix.Siginfo), unix.WEXITED|unix.WNOWAIT, nil)
@@ -323,7 +323,7 @@ func (g *Guard) adopt() {
 	}
 }
 
-// reapAll reaps all children that are dead, and reports whether none is left.
+// reapAll reaps all dead children, and reports whether no child is left.
 func (g *Guard) reapAll() (childless bool) {
 	for {
 		var status syscall.WaitStatus
@@ -362,7 +362,7 @@ func becomeSubreaper() (restore func(), err error) {
 // due, at most. It is cut to a quarter of the time that there is.
 const patience = 200 * time.Millisecond
 
-// nextAlarm is when the watchdog has to look. It needs the lock.
+// nextAlarm is when the watchdog has to check again. The caller holds the lock.
 func (g *Guard) nextAlarm() Instant {
 	kill := g.orders.kill()
 	if g.terminated {
@@ -454,17 +454,17 @@ func (g *Guard) withGuardian(f func(pid int)) {
 	}
 }
 
-// The real-time signals that os/signal can catch. The C libraries keep those from 32 on for
-// themselves, up to 34.
+// The real-time signals that os/signal can catch. The C libraries reserve 32 to
+// 34.
 const (
 	firstRealTime = 35
 	lastRealTime  = 64
 )
 
 // Signals returns the signals that a caller may catch to pass them on with [Guard.Signal].
-// They are all that os/signal has, but for those that say what this process did itself
-// (SIGCHLD, SIGPIPE, faults, limits), those that stop it, and SIGURG and SIGPROF, which Go's
-// runtime has for itself.
+// They are all signals of os/signal except those that this process causes itself (SIGCHLD,
+// SIGPIPE, faults, limits), those that stop it, and SIGURG and SIGPROF, which Go's runtime
+// uses.
 func Signals() []os.Signal {
 	all := []os.Signal{
 		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
@@ -599,10 +599,10 @@ func namespaceSettings() []string {
 	return append(all, "a container's seccomp profile may forbid it, too")
 }
 
-// descriptorTable returns the table for a child that gets ours in one row, behind all
-// descriptors that the caller was itself started with (9>lockfile, <(list), socket
-// activation): those go on to the command under their own numbers. All of them stand in the
-// table, since package syscall uses numbers behind it while it shuffles.
+// descriptorTable returns the table for a child that gets our descriptors in one row, after
+// all descriptors that the caller itself was started with (9>lockfile, <(list), socket
+// activation), which the command gets under their own numbers. The table has all of them,
+// because package syscall uses numbers after it while it shuffles.
 func descriptorTable(ours []int) (files []uintptr, at int) {
 	inherited := inheritedDescriptors()
 	at = 3
@@ -623,7 +623,8 @@ func descriptorTable(ours []int) (files []uintptr, at int) {
 	return files, at
 }
 
-// inheritedDescriptors are those above 2 that survive an exec. Go opens none such itself.
+// inheritedDescriptors returns the descriptors above 2 that survive an exec. Go itself opens
+// none of these.
 func inheritedDescriptors() map[int]bool {
 	found := make(map[int]bool)
 	dir, err := os.Open("/proc/self/fd")

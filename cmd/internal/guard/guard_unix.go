@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Guard is a command under guard: off Linux, a process group that this process alone
-// signals. What leaves the group is not covered, nor is this process's own end or stop.
+// Guard is a command under guard: off Linux, a process group that only this process
+// signals. Processes that leave the group are not covered, nor is this process's own end or stop.
 // Methods may be called from any goroutine.
 type Guard struct {
 	pid      int
@@ -137,8 +137,8 @@ func (g *Guard) reap() {
 	close(g.reaped)
 }
 
-// poll is how often the clock and the group are looked at: Go's timers do not count suspends
-// everywhere, and nobody tells when a group's last member ends.
+// poll is how often the clock and the group are checked: Go's timers do not count suspends
+// everywhere, and no event reports the end of a group's last member.
 const poll = 50 * time.Millisecond
 
 func (g *Guard) run(notify func(Notice)) {

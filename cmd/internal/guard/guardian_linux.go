@@ -19,16 +19,16 @@ import (
 )
 
 // guardianArg marks a guardian's command line: name, guardianArg, a spec, the program's path,
-// those of Command.Last, the command's arguments. People see it in ps.
+// the words of Command.Last, the command's arguments. People see it in ps.
 const guardianArg = "--tenure-guardian"
 
 // A process that [Start] has begun is a guardian, or becomes the command, from its
-// initialization on: package main and what it needs beside this package are not initialized
-// in it. They may be the clients of ten engines, and take more time and memory than all that
-// a guardian does.
+// initialization on: package main and its other imports are not initialized in it. They may
+// include the clients of ten engines, and take more time and memory than all that a guardian
+// does.
 //
-// Go initializes, of the packages whose imports are ready, that one first whose import path
-// is the lowest. So this package imports little, and nothing whose path is high, such as
+// Among packages whose imports are initialized, Go initializes the one with the lowest import
+// path first. So this package imports little, and nothing with a high path, such as
 // path/filepath: see TestGuardianInitializesLittle of package cli.
 func init() {
 	if len(os.Args) < 2 || os.Args[1] != guardianArg && os.Args[1] != stubArg {
@@ -134,7 +134,7 @@ func newGuardian(argv []string) (*guardian, error) {
 			return nil, err
 		}
 	}
-	// None of them must reach the command: it could keep the pipes open, or take the terminal.
+	// The command must not get any of them: it could keep the pipes open, or take the terminal.
 	for _, fd := range []*int{&g.in, &g.out, &g.parentFD, &g.ttyFD} {
 		if _, err := unix.FcntlInt(uintptr(*fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
 			*fd = -1
@@ -158,14 +158,14 @@ func newGuardian(argv []string) (*guardian, error) {
 		return nil, os.NewSyscallError("eventfd", err)
 	}
 	g.catchSignals()
-	_ = os.WriteFile("/proc/self/comm", []byte("tenure-guardian"), 0) // "exe" tells nobody anything
+	_ = os.WriteFile("/proc/self/comm", []byte("tenure-guardian"), 0) // "exe" means nothing to people
 	return g, nil
 }
 
-// catchSignals makes the guardian deaf to signals that end or stop a program: its caller
-// passes on what is meant for the command. They are caught, not ignored, since what is
-// ignored stays so in the command; and what came ignored (nohup) is left alone for the
-// same reason.
+// catchSignals makes the guardian survive signals that end or stop a program: its caller
+// passes on the signals for the command. They are caught, not ignored, because ignored
+// signals stay ignored in the command; signals that were ignored at the start (nohup) stay so
+// for the same reason.
 func (g *guardian) catchSignals() {
 	deaf := make(chan os.Signal, 1)
 	for _, sig := range append(Signals(), syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE) {
@@ -236,8 +236,8 @@ func (g *guardian) run() error {
 	}
 }
 
-// prepare opens /proc. A namespace of the guardian's own gets one of its own first: in that of the
-// caller, whatever the command runs would find other processes under its numbers.
+// prepare opens /proc. With its own namespace the guardian mounts a new /proc first: in the caller's
+// /proc, the command would find other processes under its numbers.
 func (g *guardian) prepare() error {
 	if g.spec.contain {
 		if err := mountProc(); err != nil {
@@ -254,10 +254,10 @@ func (g *guardian) prepare() error {
 	return err
 }
 
-// look takes in all that has happened, and returns the instant to judge it by.
+// look reads all events, and returns the instant to judge them by.
 //
-// The clock comes before the pipe: what the caller wrote before this instant is seen. The
-// other way round a guardian that is stopped in between would judge old limits by a late clock.
+// It reads the clock before the pipe, so that it sees what the caller wrote before this instant.
+// Otherwise a guardian that is stopped in between would judge old limits by a late clock.
 func (g *guardian) look() Instant {
 	now := g.clock()
 	g.listen()
@@ -288,7 +288,7 @@ func (g *guardian) sleep(backoff time.Duration) time.Duration {
 	case terminating:
 		_ = armTimer(g.timer, g.orders.kill())
 	case killing:
-		// Every look at /proc costs, so the deaths of a large family do not each cause one.
+		// Every scan of /proc costs time, so the deaths of a large family do not each cause one.
 		timeout = int(backoff / time.Millisecond)
 		backoff = min(2*backoff, 64*time.Millisecond)
 		fds[0].Fd, fds[2].Fd, fds[3].Fd = -1, -1, -1
@@ -406,8 +406,8 @@ func (g *guardian) start() error {
 	return nil
 }
 
-// finish reports that nothing is left. If the deadline had to be kept for a caller that is
-// stopped, it stays to continue it: without that, nobody would learn of the loss.
+// finish reports that no process is left. If it had to enforce the deadline for a stopped
+// caller, it stays to continue that caller: otherwise the loss would not be reported.
 func (g *guardian) finish() error {
 	done := frame{kind: frameDone, arg: int32(g.reason)}
 	if g.killed {
@@ -444,7 +444,7 @@ func (g *guardian) continueCaller(now Instant) {
 	_ = unix.PidfdSendSignal(g.parentFD, unix.SIGCONT, nil, 0)
 }
 
-// tell queues a frame for the caller, who may be stopped: the guardian never waits for it.
+// tell queues a frame for the caller, which may be stopped: the guardian never waits for it.
 func (g *guardian) tell(f frame) {
 	if f.kind == frameStopped && len(g.outbox) > 0 {
 		return // the only kind that can come without end
@@ -461,7 +461,7 @@ func (g *guardian) write() {
 		case err == unix.EAGAIN:
 			return
 		case err != nil:
-			g.outbox = nil // the end of the other pipe will tell
+			g.outbox = nil // the end of the other pipe will show it
 			return
 		default:
 			g.outbox = g.outbox[n:]
@@ -484,12 +484,12 @@ func (g *guardian) flush() error {
 }
 
 // How a guardian's signals reach the family. In a pid namespace of its own the kernel
-// knows the family: kill(-1) reaches all of it at once, forks under way included, and
+// knows the family: kill(-1) reaches all of it at once, including forks in progress, and
 // every visible process group belongs to the family.
 
-// killNamespace signals everything in the pid namespace of this process but itself. Anywhere
-// but in a namespace of the guardian's own that is the whole machine: it looks at its number
-// each time, whatever it was started with.
+// killNamespace signals all processes in the pid namespace of this process except itself.
+// Outside of the guardian's own namespace that is the whole machine, so it checks its own
+// number every time.
 func killNamespace(sig unix.Signal) {
 	if unix.Getpid() == 1 {
 		_ = unix.Kill(-1, sig)
@@ -519,8 +519,8 @@ func (g *guardian) kill() {
 	if g.alive {
 		_ = unix.Kill(-g.pid, unix.SIGKILL) // at once for most families, and for fork bombs
 	}
-	// What lost its parent is a child of this process at once. Looking at these alone takes
-	// microseconds, so that a family cannot fork away from it.
+	// Orphans become children of this process at once. Checking only these takes microseconds,
+	// so a family cannot outrun it by forking.
 	for range maxChase {
 		g.proc.killChildren()
 		if g.reap(); g.childless {
@@ -532,10 +532,10 @@ func (g *guardian) kill() {
 }
 
 const (
-	// maxChase is how often the children of this process are looked at and killed before all
-	// of /proc is read: a process that does not die yet may hide others behind it.
+	// maxChase is how often the children of this process are checked and killed before all of
+	// /proc is read: a process that is not dead yet may have other children.
 	maxChase = 20
-	// chasePause is how long to wait for a death between two such looks.
+	// chasePause is how long to wait for a death between two such checks.
 	chasePause = 500 * time.Microsecond
 )
 
@@ -608,12 +608,12 @@ func (g *guardian) callerEnded() bool {
 				return true
 			}
 		case g.spec.contain:
-			return false // from within a namespace nothing else tells
+			return false // from within a namespace nothing else shows it
 		default: // before Linux 5.3
 			if unix.Getppid() != g.spec.parent {
 				return true
 			}
-			time.Sleep(time.Millisecond) //nolint:forbidigo // nothing tells of it
+			time.Sleep(time.Millisecond) //nolint:forbidigo // no event reports it
 		}
 		if g.clock() >= g.orders.Expiry {
 			return false
@@ -641,12 +641,12 @@ func letGo() error {
 
 func formatInstant(t Instant) string { return strconv.FormatInt(int64(t), 10) }
 
-// stubArg marks the command line of a process that becomes the command: name, stubArg, the pid
-// of the guardian, that of the caller, the program's path, the command's arguments.
+// stubArg marks the command line of a process that becomes the command: name, stubArg, the pids
+// of the guardian and of the caller, the program's path, the command's arguments.
 const stubArg = "--tenure-command"
 
-// ownPID are the variables by which a service manager says which process may use what it has
-// handed over. A program goes by them only if they have its own pid: sd_listen_fds(3),
+// ownPID are the variables in which a service manager names the process that may use what it has
+// handed over. A program uses them only if they contain its own pid: sd_listen_fds(3),
 // sd_watchdog_enabled(3).
 var ownPID = []string{"LISTEN_PID", "WATCHDOG_PID"}
 

@@ -17,7 +17,7 @@ import (
 // several, or with an unlucky buffer a part. Both ends are the same binary: no versions.
 const frameSize = 40
 
-// frameKind tells frames apart.
+// frameKind is the kind of a frame.
 type frameKind uint8
 
 const (
@@ -75,9 +75,9 @@ func parseFrame(b []byte) (frame, error) {
 	}, nil
 }
 
-// The caller's end of the pipes, and what is told to people.
+// The caller's end of the pipes, and notices to people.
 
-// wake lets the writer look for something to write.
+// wake makes the writer check for something to write.
 func (g *Guard) wake() {
 	select {
 	case g.poke <- struct{}{}:
@@ -114,7 +114,7 @@ func (g *Guard) write() {
 	}
 }
 
-// listen takes in what the guardian tells, until its end.
+// listen reads what the guardian reports, until its end.
 func (g *Guard) listen() {
 	var b [frameSize]byte
 	for {
@@ -146,8 +146,8 @@ func (g *Guard) hear(f frame) {
 		g.notice(Notice{Kind: Terminating})
 	case frameEnded:
 		if g.tty != nil {
-			// What it left behind is waited for. Its group may be empty, and Ctrl-C
-			// would reach nobody if it kept the terminal.
+			// Processes that it left behind still run. Its group may be empty, and Ctrl-C
+			// would reach no process if it kept the terminal.
 			g.tty.reclaim()
 		}
 		g.notice(Notice{Kind: Awaiting}) // filled in and delayed by notify
@@ -181,7 +181,7 @@ func (g *Guard) note(f frame) {
 	}
 }
 
-// notice queues a notice. The returned channel is closed when it was told.
+// notice queues a notice. The returned channel is closed after it was reported.
 func (g *Guard) notice(n Notice) (told <-chan struct{}) {
 	q := queued{n, make(chan struct{})}
 	select {

@@ -43,9 +43,9 @@ func (t *terminal) mine() bool {
 }
 
 // lendable reports whether the command may have the terminal from its start: the caller is in
-// the foreground, and alone there but for the programs that wait for it. In a pipeline
+// the foreground, and alone there except for programs that wait for it. In a pipeline
 // (tenure run ... | less) another member of the group may want the terminal, too, and would
-// be stopped for asking; there the command gets it when it asks itself.
+// be stopped for asking; there the command gets it when it asks for it.
 func (t *terminal) lendable(proc procFS) bool {
 	if !t.mine() {
 		return false
@@ -111,11 +111,11 @@ func withoutSIGTTOU(f func() error) error {
 // shell sees its job stopped. The guardian is not stopped and keeps the deadlines.
 
 // stopPatience is how long to wait for the stop that this process has sent itself.
-// If it does not come, nobody could continue it: the kernel leaves the members of an orphaned
-// process group running.
+// If it does not come, no shell could continue it: the kernel lets the members of an orphaned
+// process group run.
 const stopPatience = 100 * time.Millisecond
 
-// noticePatience is how long it may take to tell a person before the process is stopped.
+// noticePatience is how long a notice to people may take before the process is stopped.
 const noticePatience = time.Second
 
 // controlJobs passes Ctrl-Z on while the terminal is the caller's (in a pipeline, or after fg of a
@@ -171,7 +171,7 @@ func (g *Guard) suspend(sig syscall.Signal) {
 		return // the guardian has dealt, or is dealing, with the family
 	}
 	if !stopped && wantsTerminal {
-		// In the background of a session where nobody can put it into the foreground. The kernel
+		// In the background of a session where no shell can put it into the foreground. The kernel
 		// hangs up on such a group.
 		g.Signal(syscall.SIGHUP)
 	}

@@ -48,7 +48,7 @@ func (l *Lines) run() {
 			close(p.mark)
 			continue
 		}
-		_, _ = l.to.Write(p.text) // whom could it be told?
+		_, _ = l.to.Write(p.text) // there is nowhere to report the error
 	}
 }
 

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package printable makes text fit for a terminal. What stands in a store was
-// written by anybody who may write there: by other lock clients, by hand. It is
-// shown as it is as far as it can be printed, and what steers a terminal, turns
-// text around or cannot be seen is spelled out, as Go and C would.
+// Package printable makes text safe for a terminal. Anyone with write access, such
+// as other lock clients or people, may have written the texts in a store. Printable
+// text is shown unchanged; characters that control a terminal, reverse text or are
+// invisible are escaped as in Go and C.
 package printable
 
 import (
@@ -26,8 +26,8 @@ func Text(s string) string {
 	})
 }
 
-// Cell returns s as [Text] does, for a column of a table. A space that cannot be
-// told from the space between two columns is spelled, too.
+// Cell returns s as [Text] does, for a column of a table. A space that looks like
+// the space between two columns is escaped, too.
 func Cell(s string) string {
 	s = Text(s)
 	if !strings.HasPrefix(s, " ") && !strings.HasSuffix(s, " ") && !strings.Contains(s, "  ") {
@@ -44,9 +44,9 @@ func Cell(s string) string {
 	return b.String()
 }
 
-// JSON returns a JSON text that means the same, and has what is not printable
-// escaped. The encoder itself does so with the control characters of ASCII alone:
-// one of the others has a terminal begin a sequence as ESC [ does.
+// JSON returns an equivalent JSON text in which unprintable characters are escaped. The
+// encoder itself escapes only the control characters of ASCII, but another one begins a
+// sequence on a terminal, as ESC [ does.
 func JSON(text []byte) []byte {
 	fitOrEscaped := func(r rune, size int) bool { return r < ' ' || fit(r, size) }
 	return []byte(replaced(string(text), fitOrEscaped, func(raw string) (escaped string) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schedule computes the instants that a line of a crontab means.
+// Package schedule computes the instants that a crontab line means.
 //
 // The fields of an expression are parsed by github.com/netresearch/go-cron. The
 // instants are computed here, because a slot is named by its instant, so that each
@@ -13,14 +13,14 @@
 //
 // # Summer time
 //
-// The rules are those of cron on Debian, so that an expression means here what it means in the
-// crontab it was copied from:
+// The rules are cron's on Debian, so that an expression means the same as in the crontab that
+// it was copied from:
 //
 //   - If neither the minute nor the hour begins with "*", the expression names times of
 //     day, and each day has each of them once. A time that the clock skips is moved to
-//     the instant of the change. Of a time that comes twice the first one counts.
-//   - Else the expression names a rhythm. It goes by the clock as it is: nothing is
-//     moved, and an hour that comes twice has its occurrences twice.
+//     the instant of the change. If a time occurs twice, the first one counts.
+//   - Otherwise the expression names a rhythm. It follows the clock: nothing is moved,
+//     and an hour that occurs twice has its occurrences twice.
 //   - A clock that skips more than three hours was corrected, and nothing is moved.
 package schedule
 
@@ -175,7 +175,7 @@ type stretch struct {
 	offset     time.Duration
 }
 
-// stretches returns those that a day in the zone may touch, in order.
+// stretches returns the stretches that a day in the zone may touch, in order.
 func (s *Schedule) stretches(d date) []stretch {
 	const most = 30 * time.Hour // more than any offset, on both sides
 	var all []stretch
@@ -197,7 +197,7 @@ func (s *Schedule) stretches(d date) []stretch {
 	return all
 }
 
-// instants returns those of one day, in no order.
+// instants returns the instants of one day, unordered.
 func (s *Schedule) instants(d date) []time.Time {
 	if !s.fits(d) {
 		return nil
@@ -244,8 +244,8 @@ const (
 	windowDays  = 28 // that are computed at once
 )
 
-// each yields the instants after t, the first one first, or those that are not after it, the last
-// one first, of some years.
+// each yields the instants of some years: those after t in order, or those that are not after t
+// in reverse order.
 func (s *Schedule) each(t time.Time, direction, years int) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		for days, seen := 1, 0; seen < 366*years; days, seen = min(2*days, windowDays), seen+days {

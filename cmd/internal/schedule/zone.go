@@ -13,7 +13,7 @@ import (
 
 // Zone returns the time zone that TZ or CRON_TZ names: by a name of the time zone
 // database, or by its rule in the form of POSIX, as in CET-1CEST,M3.5.0,M10.5.0/3. Package
-// time knows that form within its files alone, and takes UTC for a TZ of it.
+// time knows that form only within its files, and uses UTC for such a TZ.
 func Zone(name string) (*time.Location, error) {
 	name = strings.TrimPrefix(name, ":")
 	if zone, err := time.LoadLocation(name); err == nil && name != "" {
@@ -54,8 +54,8 @@ func posix(rule string) (*time.Location, bool) {
 	return zone, true
 }
 
-// SetLocal has time.Local be what TZ names. It returns an error if that is nothing that
-// anybody could know here; time.Local is UTC then, as it is for date(1).
+// SetLocal sets time.Local to what TZ names. It returns an error if TZ names no known zone;
+// time.Local is UTC then, as in date(1).
 func SetLocal() error {
 	name, set := os.LookupEnv("TZ")
 	name = strings.TrimPrefix(name, ":")
@@ -70,7 +70,7 @@ func SetLocal() error {
 	return nil
 }
 
-// ZoneName returns the name of a zone for people, that of this host included.
+// ZoneName returns the name of a zone for people, also for this host's zone.
 func ZoneName(zone *time.Location) string {
 	if zone.String() != "Local" {
 		return zone.String()

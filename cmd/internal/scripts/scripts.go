@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scripts is what the tests of both commands have in common: each runs scripts of
-// testdata, in which its own binary is the commands, and small programs besides.
+// Package scripts has what the tests of both commands share: each runs scripts of testdata,
+// in which its own binary provides the commands and small helper programs.
 package scripts
 
 import (
@@ -34,8 +34,7 @@ func Main(m *testing.M, commands map[string]func()) {
 	testscript.Main(m, commands)
 }
 
-// Program makes a command of what a script runs besides: its error is printed, and its
-// exit status is 1 then.
+// Program makes a command of a helper program: it prints an error, and then has exit status 1.
 func Program(run func() error) func() {
 	return func() {
 		if err := run(); err != nil {

@@ -59,7 +59,7 @@ func readEndpoint(text string) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-// readAWSName takes the name of a table or a bucket, and refuses what stands there instead.
+// readAWSName reads the name of a table or a bucket, and refuses other contents.
 func (p *place) readAWSName(what, authority, path string) error {
 	switch {
 	case authority == "":
@@ -84,7 +84,7 @@ func awsHost(p *place) string {
 	return ""
 }
 
-// endpoint returns that of the URL, and else another one.
+// endpoint returns the endpoint of the URL, otherwise another one.
 func (p *place) endpoint(other *string) *string {
 	if named := p.values["endpoint"]; named != "" {
 		return &named
@@ -92,9 +92,9 @@ func (p *place) endpoint(other *string) *string {
 	return other
 }
 
-// awsClient returns a client that has credentials and a region, and puts what the client was
-// found to have into the place. It sends requests only for the credentials. Makes also returns
-// the endpoint of the client that it makes, nil for that of AWS.
+// awsClient returns a client with credentials and a region, and notes the client's settings in
+// the place. It sends requests only for the credentials. Makes also returns the endpoint of the
+// client that it makes, nil for the endpoint of AWS.
 func awsClient[C any](ctx context.Context, p *place, makes func(aws.Config) (C, *string)) (client C, err error) {
 	// A failure is reported once, by the error that the caller gets.
 	options := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
@@ -147,11 +147,11 @@ func loopback(endpoint string) bool {
 	return err == nil && u.Hostname() != "" && driver.Near(u.Hostname())
 }
 
-// credentialsAtHand returns the credentials for an endpoint on this machine: the keys that
-// stand in the environment or in the profile, and placeholders where there are
-// none. An emulator wants some, and believes all. Nobody elsewhere is asked, be
-// it the machine's role or a service that hands out keys: it would take
-// seconds, and have a laptop wait for a network that it does not need.
+// credentialsAtHand returns the credentials for an endpoint on this machine: the keys in
+// the environment or in the profile, or otherwise placeholders. An emulator requires
+// credentials, and accepts any. No other service is asked, neither for the machine's role
+// nor for keys: that would take seconds, and make a laptop wait for a network that it does
+// not need.
 func (p *place) credentialsAtHand(cfg aws.Config) aws.CredentialsProvider {
 	keys := aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}
 	for _, source := range slices.Backward(cfg.ConfigSources) { // the first one counts
@@ -297,7 +297,7 @@ func s3() *engine {
 			}
 			return p.readPath(path)
 		},
-		// path_style has the bucket stand in the path, and not in the name of the host.
+		// path_style puts the bucket into the path, not into the name of the host.
 		parameters: account(toggle("path_style", "1"), toggle("trust", "1")),
 		host:       awsHost, open: openBucket, unasked: unaskedBucket, probed: true,
 	}
@@ -311,8 +311,8 @@ func (p *place) bucketOptions() *s3store.Options {
 	return o
 }
 
-// openBucket returns a store whose bucket is there, and can be read. The first write tries the
-// server: a command that looks need not.
+// openBucket returns a store whose bucket exists and can be read. The first write tests the
+// server: a command that only reads need not.
 func openBucket(ctx context.Context, p *place, ask bool) (driver.Store, error) {
 	client, err := awsClient(ctx, p, func(cfg aws.Config) (*buckets.Client, *string) {
 		client := buckets.NewFromConfig(cfg, func(o *buckets.Options) {

@@ -180,7 +180,7 @@ func (p *place) pin() {
 	}
 }
 
-// briefKubernetes returns an error of the engine that says what to do if nobody has
+// briefKubernetes returns an error of the engine that says what to do if no server has
 // answered, without the address of the request.
 func briefKubernetes(err error, config *rest.Config) error {
 	status, sent := apierrors.APIStatus(nil), (*url.Error)(nil)

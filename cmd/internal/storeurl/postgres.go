@@ -52,10 +52,10 @@ func postgres() *engine {
 	return e
 }
 
-// ownParameters are those of the store itself, which pgx does not know.
+// ownParameters are the parameters of the store itself, which pgx does not know.
 var ownParameters = []string{"table", "commit", "listen", "password_file"}
 
-// forPgx is what the address of a store and that of a listener have in common: with more
+// forPgx is the common part of the addresses of a store and a listener, with more
 // parameters.
 func forPgx(more ...parameter) *engine {
 	return &engine{
@@ -76,7 +76,7 @@ func forPgx(more ...parameter) *engine {
 	}
 }
 
-// once is a parameter that may stand before the hosts instead.
+// once checks a parameter that may be given before the hosts instead.
 func once(name string, of func(*place) *string) parameter {
 	return parameter{name: name, read: func(p *place, value string) (string, error) {
 		to := of(p)
@@ -88,7 +88,7 @@ func once(name string, of func(*place) *string) parameter {
 	}}
 }
 
-// beginPostgres is for what pgx itself would look for in the environment and in files; and it
+// beginPostgres handles what pgx itself would look up in the environment and in files; and pgx
 // takes a password with a "/" for a database. Errors quote nothing that may be a password.
 func beginPostgres(p *place, authority, path string) error {
 	if strings.Contains(path, "@") {
@@ -239,8 +239,8 @@ func (p *place) beforeConnect(except string) func(context.Context, *pgx.ConnConf
 	}
 }
 
-// briefPostgres returns an error of the engine in one line, without what pgx repeats for
-// each address, and says what to do if nobody has answered.
+// briefPostgres returns an error of the engine in one line, without the parts that pgx repeats
+// for each address, and says what to do if no server has answered.
 func briefPostgres(err error) error {
 	if err == nil {
 		return nil

@@ -32,14 +32,14 @@ import (
 //
 //	//USER:PASSWORD@HOST:PORT,HOST:PORT/
 //
-// It has the zone of an IPv6 address behind its "%". Port is empty if the URL has none.
+// It includes the zone of an IPv6 address after its "%". Port is empty if the URL has none.
 type server struct{ name, port string }
 
-// PasswordVariable is the environment variable with the password of a store whose URL
-// has a user and none.
+// PasswordVariable is the environment variable with the password of a store whose URL has a
+// user but no password.
 const PasswordVariable = "TENURE_STORE_PASSWORD"
 
-// readServers reads what stands before the path. Errors quote nothing that may be a password.
+// readServers reads the part before the path. Errors quote nothing that may be a password.
 func (p *place) readServers(authority string) (err error) {
 	hosts := authority
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
@@ -138,7 +138,7 @@ func checkPasswords(p *place) error {
 	return nil
 }
 
-// knownPassword returns that of the user: of the URL, of the file, or of the environment.
+// knownPassword returns the user's password: from the URL, the file, or the environment.
 func (p *place) knownPassword() (string, error) {
 	switch file := p.values["password_file"]; {
 	case p.user == "" || p.password != "":
@@ -258,8 +258,8 @@ func dial(ctx context.Context, address string, config *tls.Config) (net.Conn, er
 	return secure, nil
 }
 
-// encryption returns how the client checks the servers, and shows who it is itself; nil if
-// neither the scheme nor a file asks for that.
+// encryption returns how the client verifies the servers, and identifies itself; nil if
+// neither the scheme nor a file asks for encryption.
 func (p *place) encryption() (*tls.Config, error) {
 	ca, cert := p.values["ca"], p.values["cert"]
 	if p.scheme != "etcds" && ca == "" && cert == "" {
@@ -324,8 +324,8 @@ func (p *place) etcdOptions() *etcdstore.Options {
 	return &etcdstore.Options{Prefix: p.path + "/"}
 }
 
-// etcdConfig returns what a client is made of, which takes no proxy from the environment. It
-// reads the files that the URL names. Each connection reads those of encryption again.
+// etcdConfig returns the configuration of a client, which uses no proxy from the environment. It
+// reads the files that the URL names. Each connection reads the TLS files again.
 func (p *place) etcdConfig() (config clientv3.Config, options *etcdstore.Options, err error) {
 	options = p.etcdOptions()
 	if file := p.values["password_file"]; file != "" {
@@ -419,7 +419,7 @@ func (p *place) zooKeeperOptions() zkstore.Options {
 }
 
 // zooKeeperSecrets are the options with the password and the encryption. It reads the files that
-// the URL names. Each connection reads those of encryption again.
+// the URL names. Each connection reads the TLS files again.
 func (p *place) zooKeeperSecrets() (o zkstore.Options, err error) {
 	o = p.zooKeeperOptions()
 	if o.Password, err = p.knownPassword(); err != nil {

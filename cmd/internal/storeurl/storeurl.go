@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storeurl maps the URL of a store, as it stands in --store and
-// TENURE_STORE, to the store. What each engine has, and is called, says the
-// table of its engines; one reader and one writer serve all of them.
+// Package storeurl maps the URL of a store, from --store or TENURE_STORE, to the
+// store. A table has the name and the properties of each engine; one reader and
+// one writer serve all of them.
 package storeurl
 
 import (
@@ -42,7 +42,7 @@ type Location struct {
 // engine is a row of the table: how the URLs of a scheme are read, and what they lead to.
 type engine struct {
 	scheme string
-	usage  string // how its URLs look, in the list of all; "": as those of another one
+	usage  string // the form of its URLs, in the list of all; "": as for another engine
 	write  string // what to write, for messages about one URL
 
 	// read takes what follows the colon, if the URL is not of the form of RFC 3986.
@@ -64,8 +64,8 @@ type engine struct {
 	unasked func(p *place) (driver.Store, error)
 }
 
-// engines are those of this build, in the order in which messages name them. None registers
-// itself.
+// engines are the engines of this build, in the order in which messages name them. They do not
+// register themselves.
 func engines() []*engine {
 	return []*engine{
 		sqlite(), dynamodb(), etcd("etcd"), etcd("etcds"), zookeeper(), postgres(), kubernetes(), s3(), memory(), preset(),
@@ -118,8 +118,8 @@ func Parse(url string) (Location, error) {
 	return Location{p, new(atomic.Pointer[place]), all[i].scheme == "default"}, nil
 }
 
-// Default returns the location of who names none: an SQLite file in the user's
-// state folder. It creates nothing; see [MakeFolder].
+// Default returns the default location: an SQLite file in the user's state folder.
+// It does not create the file or the folder; see [MakeFolder].
 func Default() (Location, error) {
 	p, err := preset().parse("")
 	return Location{p, new(atomic.Pointer[place]), true}, err
@@ -143,10 +143,10 @@ func (l Location) now() *place {
 }
 
 // URL returns the URL of the location, in which the path of every file is absolute: it
-// means the same to a process in another folder. Once the store was opened, it also has what
-// the environment has named: the region and the endpoint of AWS, the namespace and the
-// context of a cluster of Kubernetes, and the schema of a table of PostgreSQL. A command may
-// have another environment. It may have a password in it: see [Location.Shown].
+// means the same to a process in another folder. After the store was opened, it also has what
+// the environment named: the region and the endpoint of AWS, the namespace and the context
+// of a Kubernetes cluster, and the schema of a PostgreSQL table, because a command may have
+// another environment. It may contain a password: see [Location.Shown].
 func (l Location) URL() string { return l.now().text(true) }
 
 // Shown returns the URL for people and for logs: a password in it is left out.
@@ -163,14 +163,13 @@ func (l Location) Host() string {
 	return l.now().firstHost()
 }
 
-// Private says that no other process can come to the store.
+// Private says that no other process can reach the store.
 func (l Location) Private() bool { return l.Scheme() == "memory" }
 
-// Preset says that the location is the one of who names none, whether or not
-// somebody has named it.
+// Preset says that the location is the default, whether or not the user has named it.
 func (l Location) Preset() bool { return l.preset }
 
-// File returns the file that the store is kept in, "" if it is in none.
+// File returns the file that contains the store, "" if it is not in a file.
 func (l Location) File() string {
 	if l.Scheme() == "sqlite" {
 		return l.written.name
@@ -225,8 +224,8 @@ func (l Location) Unasked(ctx context.Context) (driver.Store, error) {
 	return l.Connect(ctx)
 }
 
-// Diagnose returns what is found of the store's engine, whether it opens or not: see
-// [driver.Diagnoser]. What keeps it from being reached [Location.Open] tells.
+// Diagnose returns findings about the store's engine, whether the store opens or not: see
+// [driver.Diagnoser]. [Location.Open] reports why it cannot be reached.
 func (l Location) Diagnose(ctx context.Context, t driver.Timing) []driver.Finding {
 	if file := l.File(); file != "" {
 		return sqlitestore.Diagnose(ctx, file)
@@ -250,7 +249,7 @@ func (l Location) Brief(err error) error {
 	return err
 }
 
-// briefError leaves out what an engine's client says about what the user has never heard of.
+// briefError leaves out what an engine's client says about things that are unknown to the user.
 type briefError struct {
 	text string
 	err  error
@@ -262,11 +261,11 @@ func (e *briefError) Unwrap() error { return e.err }
 // place is what a URL says.
 type place struct {
 	*engine
-	user, password string // password "": that of the file, or of TENURE_STORE_PASSWORD
+	user, password string // password "": from the file, or from TENURE_STORE_PASSWORD
 	hosts          []server
 	name           string            // of a file, a table, a bucket or a namespace
 	path           string            // a prefix, a root or a database, without the URL's own slashes
-	values         map[string]string // of the parameters, but those that say what is the default
+	values         map[string]string // of the parameters, without those that have their default
 }
 
 func (p place) clone() *place {
@@ -277,7 +276,7 @@ func (p place) clone() *place {
 // is says that a toggle is on.
 func (p *place) is(name string) bool { return p.values[name] != "" }
 
-// A parameter stands behind the question mark of a URL.
+// A parameter follows the question mark of a URL.
 type parameter struct {
 	name   string
 	preset string // the default, which no URL has
@@ -305,8 +304,8 @@ func toggle(name, on string) parameter {
 	}}
 }
 
-// parse reads what follows the colon. Net/url would take what is wrong here for a port, or for
-// a fragment, and knows one host alone.
+// parse reads what follows the colon. Net/url would take some errors for a port or a fragment,
+// and supports only one host.
 func (e *engine) parse(rest string) (place, error) {
 	p := place{engine: e, values: map[string]string{}}
 	if e.read != nil {
@@ -351,10 +350,9 @@ func refused(err error) error {
 	return errors.New(packageName().ReplaceAllString(err.Error(), ""))
 }
 
-// shown returns the beginning of what cannot be read, as far as it is nobody's
-// secret: a password stands behind a colon, and parameters have keys in them. What
-// stands before an @ is a user, or a password by itself. A list of settings, and
-// something escaped, may have one in any place.
+// shown returns the beginning of an unreadable text that cannot be a secret: a password
+// follows a colon, and parameters may contain keys. The text before an @ is a user, or
+// a password. A list of settings, or an escaped text, may contain a password anywhere.
 func shown(text string) string {
 	begin := text
 	if i := strings.IndexAny(text, ":?#"); i >= 0 {
@@ -380,8 +378,8 @@ func shownRest(rest string) string {
 }
 
 // invisible refuses control characters anywhere in a text, and white space at its ends.
-// Engines would take them as part of a name, and so two hosts would have two stores
-// where people read one. The error quotes that character alone.
+// Engines would take them as part of a name, so two hosts would use two stores under
+// names that look the same. The error quotes only that character.
 func invisible(what, text string) error {
 	position, trimmed := 0, strings.TrimSpace(text)
 	begin := strings.Index(text, trimmed)
@@ -396,8 +394,8 @@ func invisible(what, text string) error {
 	return nil
 }
 
-// readPath takes the path after the host, without its first and its last slash. It refuses one
-// that people may take for that of another store. A slash at its beginning, which some engines
+// readPath takes the path after the host, without its first and its last slash. It refuses a
+// path that people may take for the path of another store. A slash at its beginning, which some engines
 // would keep, is written %2F.
 func (p *place) readPath(written string) error {
 	path, err := url.PathUnescape(strings.TrimPrefix(written, "/"))
@@ -443,8 +441,8 @@ var (
 	pgxName       = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 )
 
-// readParameters reads what follows the question mark: each parameter once, and none that
-// is not known.
+// readParameters reads what follows the question mark. It refuses repeated and unknown
+// parameters.
 func (p *place) readParameters(query string) error {
 	if query == "" {
 		return nil
@@ -667,8 +665,7 @@ func (p *place) fileText() string {
 	return p.name
 }
 
-// StateFolder returns where Tenure keeps what it makes for this user. It creates
-// nothing. It follows the XDG Base Directory Specification, by which a relative
+// StateFolder returns the folder for Tenure's files of this user. It does not create it. It follows the XDG Base Directory Specification, by which a relative
 // XDG_STATE_HOME is ignored.
 func StateFolder() (string, error) {
 	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
@@ -686,6 +683,6 @@ func StateFolder() (string, error) {
 }
 
 // MakeFolder creates the folder of a default location, for this user alone.
-// The folder of a location that was named is its owner's to create: a path
-// that is mistyped must not become a store of its own.
+// The user must create the folder of a named location: a mistyped path must not
+// become a store.
 func MakeFolder(l Location) error { return os.MkdirAll(filepath.Dir(l.File()), 0o700) }

@@ -31,7 +31,7 @@ func Own() (string, error) {
 	return filepath.Join(folder, "tenured.tokens"), nil
 }
 
-// MakeOwn makes that file with one token, unless it is there, for this user alone.
+// MakeOwn makes that file with one token, unless it exists, readable only for this user.
 func MakeOwn(path string) (made bool, err error) {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return false, err
