@@ -26,9 +26,10 @@
 // # Files
 //
 // A call comes in through call.go: host, origin, route (routes.go), principal (auth.go,
-// principals.go, principal_set.go), limits (limits.go). Then its handler reads it (body.go), does its
-// work (holding.go and asking.go by internal/remote, looking.go, events.go) and answers, with
-// a problem if it cannot (problem.go). Waiting calls are in a gate (gate.go), which a shutdown closes.
+// principals.go, principal_set.go), limits (limits.go). Then its handler reads it (body.go),
+// does its work (holding.go and asking.go by internal/remote, looking.go, events.go) and
+// answers, with a problem if it cannot (problem.go). Waiting calls are in a gate (gate.go),
+// which a shutdown closes.
 //
 // # Guarantees
 //

@@ -369,8 +369,8 @@ type recent[T any] struct {
 // over says that the store must be asked again. The caller holds the mutex.
 func (r *recent[T]) over() bool { return time.Since(r.asked) >= askPeriod }
 
-// ask asks the store. The client bounds the read; other callers wait for the same answer. The caller
-// holds the mutex.
+// ask asks the store. The client bounds the read; other callers wait for the same answer. The
+// caller holds the mutex.
 func (r *recent[T]) ask(read func(context.Context) (T, error)) {
 	r.value, r.err = read(context.Background())
 	r.asked = time.Now()

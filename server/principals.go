@@ -218,8 +218,8 @@ type token struct {
 	line      int
 }
 
-// Limits of a secret. The shortest one still takes more guesses than an attacker can make, if it was
-// made at random.
+// Limits of a secret. The shortest one still takes more guesses than an attacker can make, if
+// it was made at random.
 const (
 	minSecret = 16
 	maxSecret = 512

@@ -272,7 +272,8 @@ type target interface {
 	// Name is that of all of it, and take acquires what this process is to have of it.
 	Name() string
 	take(ctx context.Context, p patience, o *tenure.AcquireOptions) (*tenure.Lease, error)
-	// waiting says what the command waits for, and look who has it. Again is how often look is called.
+	// waiting says what the command waits for, and look who has it. Again is how often look is
+	// called.
 	waiting() string
 	look(ctx context.Context) (holders, error)
 	again() time.Duration

@@ -39,8 +39,8 @@ func (f *serviceFlags) dashboard(s *service) error {
 	return err
 }
 
-// examine makes the checks of the options and the engine for the page: the checks of tenure doctor that need no
-// separate store.
+// examine makes the checks of the options and the engine for the page: the checks of tenure
+// doctor that need no separate store.
 func examine(at storeurl.Location, o tenure.Options) func(context.Context) []driver.Finding {
 	return func(ctx context.Context) []driver.Finding {
 		return append(doctor.Numbers(o), doctor.Look(ctx, doctor.Patient{Diagnose: at.Diagnose, Options: o})...)

@@ -259,9 +259,9 @@ var (
 	// The text says what to do; the command was not started.
 	ErrContain = errors.New("contain refused")
 
-	// ErrProc is returned if /proc is missing, or belongs to another pid namespace: the processes of a
-	// command could not be found there, and other processes would be signalled instead. The text says
-	// what to do; the command was not started. Linux only.
+	// ErrProc is returned if /proc is missing, or belongs to another pid namespace: the
+	// processes of a command could not be found there, and other processes would be signalled
+	// instead. The text says what to do; the command was not started. Linux only.
 	ErrProc = errors.New("no usable /proc")
 
 	// ErrTooLate is returned when the first limits had passed before the command was started.

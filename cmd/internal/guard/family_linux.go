@@ -350,9 +350,9 @@ func (p procFS) signal(one process, sig unix.Signal) error {
 	case err == nil:
 		defer func() { _ = unix.Close(fd) }()
 	case errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM):
-		// Before Linux 5.3, or behind a filter that does not know the call, only the number can be
-		// used, which could be reused in the few microseconds after the check below. Not to signal would
-		// be worse.
+		// Before Linux 5.3, or behind a filter that does not know the call, only the number
+		// can be used, which could be reused in the few microseconds after the check below.
+		// Not to signal would be worse.
 		fd = -1
 	case errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT):
 		return nil // gone, and the number at most a thread's by now
@@ -402,13 +402,13 @@ const (
 // it so that it sees the signal.
 //
 // The family is stopped first, scan after scan until one finds no new process. A fork either
-// was complete before its parent had SIGSTOP, and the next scan sees the child, or it fails and
-// is done again after the parent continues. Without this, a process forked between the scan
-// and the signal would go on until SIGKILL; and sending SIGTERM again and again would
-// hit processes that dying ones start to clean up. The scans end at an instant, so that a
-// family that forks forever can still clean up before it is killed. Children are continued before their parents, so
-// that no parent sees a stopped child, and no group is orphaned while it is stopped (the
-// kernel would send it SIGHUP).
+// was complete before its parent had SIGSTOP, and the next scan sees the child, or it fails
+// and is done again after the parent continues. Without this, a process forked between the
+// scan and the signal would go on until SIGKILL; and sending SIGTERM again and again would hit
+// processes that dying ones start to clean up. The scans end at an instant, so that a family
+// that forks forever can still clean up before it is killed. Children are continued before
+// their parents, so that no parent sees a stopped child, and no group is orphaned while it is
+// stopped (the kernel would send it SIGHUP).
 func (p procFS) terminateFamily(root int, scansEnd Instant) error {
 	var frozen []process
 	known := make(map[identity]bool)

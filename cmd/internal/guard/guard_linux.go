@@ -64,8 +64,8 @@ type Guard struct {
 	killed     bool
 	lost       bool
 
-	// pin is held while a caller reaps the guardian, or needs its pid to stay its own. It is not mu:
-	// the heartbeat must not wait while /proc is read.
+	// pin is held while a caller reaps the guardian, or needs its pid to stay its own. It is
+	// not mu: the heartbeat must not wait while /proc is read.
 	pin    sync.Mutex
 	reaped bool
 }

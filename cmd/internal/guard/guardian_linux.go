@@ -236,8 +236,8 @@ func (g *guardian) run() error {
 	}
 }
 
-// prepare opens /proc. With its own namespace the guardian mounts a new /proc first: in the caller's
-// /proc, the command would find other processes under its numbers.
+// prepare opens /proc. With its own namespace the guardian mounts a new /proc first: in the
+// caller's /proc, the command would find other processes under its numbers.
 func (g *guardian) prepare() error {
 	if g.spec.contain {
 		if err := mountProc(); err != nil {

@@ -395,8 +395,8 @@ func invisible(what, text string) error {
 }
 
 // readPath takes the path after the host, without its first and its last slash. It refuses a
-// path that people may take for the path of another store. A slash at its beginning, which some engines
-// would keep, is written %2F.
+// path that people may take for the path of another store. A slash at its beginning, which
+// some engines would keep, is written %2F.
 func (p *place) readPath(written string) error {
 	path, err := url.PathUnescape(strings.TrimPrefix(written, "/"))
 	if err != nil {
@@ -665,8 +665,8 @@ func (p *place) fileText() string {
 	return p.name
 }
 
-// StateFolder returns the folder for Tenure's files of this user. It does not create it. It follows the XDG Base Directory Specification, by which a relative
-// XDG_STATE_HOME is ignored.
+// StateFolder returns the folder for Tenure's files of this user. It does not create it. It
+// follows the XDG Base Directory Specification, by which a relative XDG_STATE_HOME is ignored.
 func StateFolder() (string, error) {
 	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "tenure"), nil
