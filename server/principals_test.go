@@ -111,7 +111,7 @@ func TestFilesOfPrincipalsThatAreRefused(t *testing.T) {
 		{"ci " + ci + " hold:tenure/\n", "records of Tenure itself"},
 		{"ci " + ci + " hold:*\n", "asterisk"},
 		{"ci " + ci + " hold:a read:n:once\n", `word 4: prefix "n:once" is within the names derived from "n"`},
-		{"c@i " + ci + " hold:\n", "word 1 is no name"},
+		{"c@i " + ci + " hold:\n", "word 1 is not a principal name"},
 		{
 			"ci " + ci + " hold:\nci another-secret-of-ci admin:\n",
 			"principals:2: the same name as in line 1, with other rights",

@@ -227,10 +227,10 @@ func TestUnclearBodies(t *testing.T) {
 		for body, says := range map[string]string{
 			`{"name":"jobs/a","owner":"web-7","name":"jobs/b"}`:             "twice",
 			`{"name":"jobs/a","owner":"web-7","n\u0061me":"jobs/b"}`:        "twice",
-			`{"name":"jobs/a","owner":"web-7","NAME":"jobs/b"}`:             "another case",
-			`{"Name":"jobs/a","owner":"web-7"}`:                             "another case",
-			`{"name":"jobs/a","owner":"web-7","ho\u017ft":"h"}`:             "another case",
-			"{\"name\":\"jobs/a\",\"owner\":\"web-7\",\"ho\u017ft\":\"h\"}": "another case",
+			`{"name":"jobs/a","owner":"web-7","NAME":"jobs/b"}`:             "in the wrong case",
+			`{"Name":"jobs/a","owner":"web-7"}`:                             "in the wrong case",
+			`{"name":"jobs/a","owner":"web-7","ho\u017ft":"h"}`:             "in the wrong case",
+			"{\"name\":\"jobs/a\",\"owner\":\"web-7\",\"ho\u017ft\":\"h\"}": "in the wrong case",
 		} {
 			if a := w.want(w.post("/v1/acquire", ci, body), 400, "bad-request"); !strings.Contains(a.text, says) {
 				w.Errorf("%s: it says %s", body, a.text)
@@ -568,8 +568,8 @@ func TestOptionsThatAreRefused(t *testing.T) {
 			{server.Options{}, "no principals"},
 			{server.Options{Principals: principals, Hosts: []string{"a:80"}}, "has a port"},
 			{server.Options{Principals: principals, Hosts: []string{""}}, "a host is empty"},
-			{server.Options{Principals: principals, Hosts: []string{"http://a/"}}, "no name of a host"},
-			{server.Options{Principals: principals, Hosts: []string{"*.example.com"}}, "no name of a host"},
+			{server.Options{Principals: principals, Hosts: []string{"http://a/"}}, "not a host name"},
+			{server.Options{Principals: principals, Hosts: []string{"*.example.com"}}, "not a host name"},
 			{server.Options{Principals: principals, Public: []string{""}}, "public prefix is empty"},
 			{server.Options{Principals: principals, Public: []string{"tenure/x"}}, "records of Tenure itself"},
 			{server.Options{Principals: principals, Public: []string{"a:once"}}, `derived from "a"`},

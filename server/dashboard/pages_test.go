@@ -324,7 +324,7 @@ func TestQueries(t *testing.T) {
 			{alice, "lock?name=" + strings.Repeat("x", 2000), 400, "No such name"},
 			{alice, "lock?name=%ff", 400, "No such name"},
 			{alice, "lock?name=tenure/session/x", 403, "may not read"},
-			{alice, "sessions", 200, "There is no session."},
+			{alice, "sessions", 200, "There are no sessions."},
 			{alice, "shards", 200, "There are no groups of workers."},
 		} {
 			s.shows(c.visitor, c.path, c.code, c.text, "!"+r.Version, "!"+r.Beat)
@@ -366,7 +366,7 @@ func TestStoreAway(t *testing.T) {
 			s.shows(reader, path, 503, "see the log of this server, under", "!no route")
 		}
 		s.shows(alice, "lock?name=team/x", 503, "web-1 holds it")
-		s.shows(alice, "lock?name=team/y", 503, "who holds what is not known here") // it was never read
+		s.shows(alice, "lock?name=team/y", 503, "the holders of locks are not known here") // it was never read
 		s.want(s.plain(alice, "./"), 503, "BAD: The store does not answer")
 		restore()
 		time.Sleep(6 * time.Second)
@@ -431,7 +431,7 @@ func TestShards(t *testing.T) {
 		s.shows(alice, "shards?group=team/orders&from=50", 200, "51 to 60 of 60")
 		s.shows(alice, "shards?group=team/orders&only=moving", 200, "!team%2Forders%3Apart%2F0")
 		s.shows(alice, "lock?name=team/orders:part/7", 200, "of the group team/orders")
-		s.shows(alice, "./", 200, "partitions and workers of shards are well, and not listed here",
+		s.shows(alice, "./", 200, "partitions and workers of shards have no problems and are not listed here",
 			"!<bdi>team/orders:part/10</bdi>")
 		s.shows(alice, "./?parts=all", 200, "<bdi>team/orders:part/10</bdi>")
 		s.shows(reader, "shards", 200, "60 partitions")

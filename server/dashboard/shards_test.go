@@ -34,7 +34,7 @@ func TestStrips(t *testing.T) {
 		got += "\n"
 	}
 	if want := `a held 3 of 2: {0%+40% has 0 to 1: has} {40%+20% leaves 2: has, another should have it}
-b expired 0 of 3: {40%+60% comes 2 to 4: is to have}
+b expired 0 of 3: {40%+60% comes 2 to 4: should have}
 not in the membership asked : {60%+20% leaves 3: has, another should have it}
 nobody expired 1: {80%+20% nobody 4: has no owner}
 `; got != want {

@@ -437,7 +437,7 @@ func (s *slots) take(ctx context.Context, p patience, o *tenure.AcquireOptions) 
 }
 
 func (s *slots) differ(n int) error {
-	return usage("%q has %s, and --slots says %d: write --slots %d, or change it for everybody with --slots %d --resize",
+	return usage("%q has %s, and --slots says %d: write --slots %d, or change it for all with --slots %d --resize",
 		s.Name(), counted(n, "slot"), s.wanted, n, s.wanted)
 }
 

@@ -218,7 +218,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 				time.AfterFunc(10*time.Second, func() { store.SetBlackHole(false) })
 				// Twice if a request is still without an answer when a later one has it.
 				said := regexp.MustCompile(`^.*the store is .*\n.*waiting .*"job".*web-2.*\n` +
-					`(.*gives no answer.*trying again\n.*the store answers again, after .*\n){1,2}$`)
+					`(.*does not answer.*trying again\n.*the store answers again, after .*\n){1,2}$`)
 				time.AfterFunc(30*time.Second, func() {
 					if c.stderr.Flush(time.Second); !said.MatchString(b.String()) {
 						t.Errorf("20 s after the store answers again, said is %q", b.String())
@@ -302,7 +302,7 @@ func TestOutageIsSaidOnce(t *testing.T) {
 				w.answers()
 				c.stderr.Close(time.Minute)
 				said := strings.Split(strings.TrimSpace(b.String()), "\n")
-				if n := len(said); n < 3 || n > 14 || !strings.Contains(said[0], "gives no answer: it is away; trying again") ||
+				if n := len(said); n < 3 || n > 14 || !strings.Contains(said[0], "does not answer: it is away; trying again") ||
 					!strings.Contains(b.String(), " more requests: it is away") {
 					t.Errorf("an hour is told in %d lines:\n%s", n, b.String())
 				}

@@ -392,7 +392,7 @@ func (h *historyCmd) printAt(c *console, list []tenure.Term, at span) {
 	}
 	switch {
 	case len(found) == 0 && all:
-		lines = append(lines, fmt.Sprintf("%s nobody held %q", at.when(), h.Name))
+		lines = append(lines, fmt.Sprintf("%s %q had no holder", at.when(), h.Name))
 	case len(found) == 0:
 		lines = append(lines, fmt.Sprintf("%s it is not known who held %q: the history has a gap there, or begins later",
 			at.when(), h.Name))

@@ -90,8 +90,8 @@ func TestTimeThatThereIsTwice(t *testing.T) {
 		for text, want := range map[string]string{
 			"2026-10-25 02:30:20": "at 2026-10-25 02:30:20, a time that occurs twice, \"L\" was held by \"o\"",
 			"2026-10-25 02:30":    "at 2026-10-25 02:30, a time that occurs twice, \"L\" was held by \"o\"",
-			"2026-10-25 02:31:20": "at 2026-10-25 02:31:20, a time that occurs twice, nobody held \"L\"",
-			"2026-10-25 03:30:20": "at 2026-10-25 03:30:20 nobody held \"L\"",
+			"2026-10-25 02:31:20": "at 2026-10-25 02:31:20, a time that occurs twice, \"L\" had no holder",
+			"2026-10-25 03:30:20": "at 2026-10-25 03:30:20 \"L\" had no holder",
 		} {
 			at, err := parseTime(text, begun.Add(48*time.Hour))
 			if err != nil {

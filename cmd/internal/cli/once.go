@@ -642,7 +642,7 @@ func (e *everyCmd) administer(c *console, rest operands) error {
 	case rest.given:
 		return usage(`--show and --reset run nothing: leave out "--" and what follows`)
 	case len(e.Words) != 1:
-		return usage("--show and --reset want a name alone, as in: tenure every --show vacuum")
+		return usage("--show and --reset take only a name, as in: tenure every --show vacuum")
 	case e.Reset && e.Reason == "":
 		return usage("--reset needs --reason: it is written into the history")
 	}
@@ -773,7 +773,7 @@ func (w *runs) work(ctx context.Context, turn *once.Turn) error {
 	case o.lost != nil:
 		return failed(o.status(), o.lost)
 	case o.timedOut:
-		return failed(o.status(), errors.New("the command had to stop"))
+		return failed(o.status(), errors.New("the command was stopped"))
 	case o.status() != 0:
 		return failed(o.status(), errors.New(o.exit.String()))
 	}

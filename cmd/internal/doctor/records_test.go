@@ -119,7 +119,7 @@ func TestSilentHolders(t *testing.T) {
 			_ = last.Release(context.WithoutCancel(t.Context()))
 		}()
 		if got := told(); !strings.Contains(got, `warn holders: no heartbeat for two periods: `) ||
-			!strings.Contains(got, `of "dies" (one each 2s)`) ||
+			!strings.Contains(got, `of "dies" (one every 2s)`) ||
 			!strings.Contains(got, "and 2 others") || strings.Contains(got, "lives") {
 			t.Errorf("told:\n%s", got)
 		}

@@ -84,7 +84,7 @@ func TestServiceThatIsWell(t *testing.T) {
 	}
 	wants(t, lines, "ok server: answers", "ok ready: its store answers", "ok version: version 1",
 		"ok host: a call with a wrong Host header is refused",
-		"ok token: a call without a token is refused", "ok token: it is known",
+		"ok token: a call without a token is refused", "ok token: the token is known",
 		`ok hold: the token may hold "doctor": "doctor:doctor-trial" was granted`, "ok latency: heartbeats take",
 		"ok lease: lease 15s, heartbeat every 3s", "ok lease: the service may be away for 7.6",
 		"ok ask: a holder gets a request", `ok release: "doctor:doctor-trial" was released, and its record was deleted`)
@@ -105,7 +105,7 @@ func TestServiceByRights(t *testing.T) {
 	lines, bad := examine(t, s, "2wHOLDzT7nKe5Qb8")
 	wants(t, lines, "ok ask: the token may not ask", "ok release:")
 	more, alsoBad := examine(t, s, "9mXvREAD4cHu2Lp6")
-	wants(t, more, "ok token: it is known", `warn hold: the token may not hold "doctor"`)
+	wants(t, more, "ok token: the token is known", `warn hold: the token may not hold "doctor"`)
 	if bad || alsoBad {
 		t.Error("a token with few rights is bad")
 	}
@@ -168,7 +168,7 @@ func TestServiceOnTwoStores(t *testing.T) {
 	lines, bad := examine(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		replicas[turn.Add(1)%2].ServeHTTP(w, r)
 	}), "5kzAq8Wn3RtALL7y")
-	wants(t, lines, "bad heartbeat: it failed: 410 lost")
+	wants(t, lines, "bad heartbeat: a heartbeat failed: 410 lost")
 	if !bad {
 		t.Error("it is not bad")
 	}

@@ -58,7 +58,7 @@ func (s *Service) trial(ctx context.Context) {
 	for range trialHeartbeats {
 		next, a, err := s.heartbeat(ctx, g, last)
 		if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &got) != nil {
-			s.Tell(driver.Bad("heartbeat", "it failed: %s", told(a, err)).Advise("see the log of tenured"))
+			s.Tell(driver.Bad("heartbeat", "a heartbeat failed: %s", told(a, err)).Advise("see the log of tenured"))
 			return
 		}
 		last = next

@@ -62,7 +62,7 @@ func (p procFS) check() error {
 		return os.NewSyscallError("fstatfs", err)
 	}
 	if st.Type != unix.PROC_SUPER_MAGIC {
-		return errors.New("none is mounted there (mount -t proc proc /proc)")
+		return errors.New("it is not mounted (mount -t proc proc /proc)")
 	}
 	var link [32]byte
 	n, err := retry(func() (int, error) { return unix.Readlinkat(p.fd, "self", link[:]) })

@@ -53,7 +53,7 @@ func readEndpoint(text string) (string, error) {
 	case u.User != nil:
 		return "", errors.New("endpoint= has a user or a password: leave them out, " + write)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return "", errors.New(`endpoint= ends with a "?" or "#" of its own: ` + write)
+		return "", errors.New(`endpoint= ends with its own "?" or "#": ` + write)
 	}
 	u.Host = strings.ToLower(u.Host)
 	return strings.TrimRight(u.String(), "/"), nil

@@ -10,7 +10,7 @@ const live = document.getElementById("live");
 const link = document.getElementById("link");
 
 // morph makes the children of one element like those of another. An element with an id is
-// the same one wherever it stands; the others are told by their place.
+// the same one wherever it stands; the others are identified by their place.
 function morph(to, from) {
   const named = new Map();
   for (const child of to.children) if (child.id) named.set(child.id, child);
