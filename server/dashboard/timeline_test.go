@@ -103,7 +103,7 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 	if v := draw([]tenure.Term{{Token: 3, Unknown: true}}, holding, now, 0); v != nil {
-		t.Errorf("of a tenure that nobody knows: %+v", v)
+		t.Errorf("of an unknown term: %+v", v)
 	}
 	if v := draw([]tenure.Term{{Token: 3, Owner: "a", Since: now}}, holding, now, 0); len(v.Pieces) != 1 {
 		t.Errorf("just taken: %+v", v)

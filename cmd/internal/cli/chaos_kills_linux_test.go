@@ -215,7 +215,7 @@ func (k *kills) killForWaiter() {
 	}
 	k.ends(waiter)
 	if dead := k.judge(killed, successor); dead.Token != token || dead.End != tenure.EndCrashed {
-		k.t.Errorf("the tenure that was killed under token %d is in the history as %+v", token, dead)
+		k.t.Errorf("the term that was ended by a kill under token %d is in the history as %+v", token, dead)
 	}
 	k.took = append(k.took, took)
 }
@@ -283,7 +283,7 @@ func (k *kills) judge(killed time.Time, successor uint64) (dead tenure.Term) {
 		return err == nil && len(list) > 0 // the machine may be busy
 	})
 	if end := list[0]; end.Token != successor || end.End != tenure.EndReleased {
-		k.t.Errorf("the tenure of the successor, under token %d, which nobody has killed, is in the history as %+v",
+		k.t.Errorf("the successor's term under token %d, which was not ended by a kill, is in the history as %+v",
 			successor, end)
 	}
 	if len(list) > 1 && list[1].Token > k.latest.Token {
@@ -311,7 +311,7 @@ func (s *harness) client() *tenure.Client {
 	return c
 }
 
-// past returns the tenure of the lock with the token, as the history has it.
+// past returns the term with the token from the history of the lock.
 func (s *harness) past(c *tenure.Client, name string, token uint64) tenure.Term {
 	s.t.Helper()
 	list, err := c.History(s.t.Context(), name)

@@ -216,7 +216,7 @@ func (p *process) signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) } /
 // status waits for the end and returns the exit status as a shell shows it.
 func (p *process) status() int {
 	p.s.t.Helper()
-	p.s.await("the end of a tenure", func() bool {
+	p.s.await("the end of a term", func() bool {
 		select {
 		case <-p.done:
 			return true

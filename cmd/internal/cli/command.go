@@ -39,7 +39,7 @@ type job struct {
 }
 
 // command is a client on a store, and what run or lead does with it from their
-// start to their end: one tenure, or many.
+// start to their end: one term, or many.
 type command struct {
 	console  *console
 	signals  *signals

@@ -83,7 +83,7 @@ func (h *historyCmd) print(c *console, lock string, list []tenure.Term) {
 		c.put(lock + ":\n")
 	}
 	cells := [][]string{{"TOKEN", "OWNER", "HOST", "LABEL", "SINCE", "UNTIL", "HELD", "ENDED", "WHY"}}
-	var next time.Time // when the nearest later tenure that is known began
+	var next time.Time // when the next known term began
 	for i := 0; i < len(list); i++ {
 		first := i
 		for list[i].Unknown && i+1 < len(list) && list[i+1].Unknown {
@@ -134,7 +134,7 @@ func (h *historyCmd) readersWriters(ctx context.Context, c *console, client *ten
 	return true, nil
 }
 
-// termCells are the columns of a tenure. It was over at an instant, if that is not zero.
+// termCells are the columns of a term. If over is not zero, the term had ended by then.
 func termCells(t tenure.Term, over time.Time) []string {
 	if t.Unknown {
 		return []string{
@@ -326,7 +326,7 @@ type holding struct {
 func during(history []tenure.Term, s span) (found []holding, all bool) {
 	first, ok, certain := tenure.HolderAt(history, s.from)
 	all = ok || certain
-	hole, next := false, time.Time{} // before the tenure after this one, and when that began
+	hole, next := false, time.Time{} // before the next term, and when that began
 	for _, t := range history {
 		if t.Unknown || t.Since.IsZero() {
 			hole = true

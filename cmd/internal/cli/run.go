@@ -368,7 +368,7 @@ type hookFlags struct {
 	OnElected *string `empty:"give it a command for the shell"`
 	OnLost    *string `empty:"give it a command for the shell"`
 
-	begun bool // something was started in this tenure
+	begun bool // a process was started in this term
 }
 
 // linger is the command of a leader without a command: it ends on a signal.

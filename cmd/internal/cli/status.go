@@ -279,7 +279,7 @@ type object struct {
 	ReservedFor string       `json:"reserved_for,omitempty"`
 	ForLabel    string       `json:"reserved_for_label,omitempty"`
 	Request     *requestJSON `json:"request,omitempty"` // what the holder was asked
-	End         string       `json:"end,omitempty"`     // how the last tenure ended
+	End         string       `json:"end,omitempty"`     // how the last term ended
 	EndedBy     *requestJSON `json:"ended_by,omitempty"`
 	Priority    int          `json:"priority,omitempty"`
 

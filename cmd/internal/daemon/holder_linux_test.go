@@ -181,7 +181,7 @@ func (h *held) keep(ctx, stop context.Context) error {
 	}
 }
 
-// release ends the tenure.
+// release ends the term.
 func (h *held) release(ctx context.Context) error {
 	for _, after := range []string{h.next, h.after} {
 		r, err := h.c.call(ctx, http.MethodPost, "/v1/release",
