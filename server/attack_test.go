@@ -101,7 +101,7 @@ func TestAStreamThatIsNeverRead(t *testing.T) {
 	w.want(h.release(), 200, "")
 }
 
-// small is a listener whose connections take little before somebody reads it.
+// small is a listener whose connections buffer little until they are read.
 type small struct{ net.Listener }
 
 func (l small) Accept() (net.Conn, error) {

@@ -117,7 +117,7 @@ func (w *world) get(path, secret string) answer {
 	return w.do(request(http.MethodGet, path, secret, nil))
 }
 
-// want fails the test if the answer is another one; kind is that of a problem, or "".
+// want fails the test if the answer differs; kind is the kind of a problem, or "".
 func (w *world) want(a answer, status int, kind string) answer {
 	w.Helper()
 	if a.status != status || a.kind() != kind {

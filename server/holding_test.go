@@ -234,8 +234,8 @@ func TestAnAcquireTellsItsProgress(t *testing.T) {
 			w.Errorf("content type %q", s.Header().Get("Content-Type"))
 		}
 
-		// What is wrong with the call is told before the stream begins, and the end of a
-		// wait in the stream.
+		// An error of the call is the answer before the stream begins, and the end of a
+		// wait is in the stream.
 		r = request("POST", "/v1/acquire", web, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 1000})
 		r.Header.Set("Accept", "text/event-stream")
 		w.want(w.do(r), 403, "forbidden")

@@ -19,9 +19,9 @@ func public(o *server.Options) {
 	o.Limits = server.Limits{Calls: 5, FailedTokens: 6}
 }
 
-// What is public answers as load balancers and Prometheus ask: by an address, without a host,
-// to OPTIONS. A name that somebody has pointed at the server is refused as ever, and so is all
-// that is not public.
+// Public paths answer the calls of load balancers and Prometheus: by an address, without a
+// host, to OPTIONS. A name that someone else has pointed at the server is still refused, as are
+// all other paths.
 func TestHowLoadBalancersAsk(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.acquire(alice, "pub/a", "web-7").beats()

@@ -317,7 +317,7 @@ func TestOnce(t *testing.T) {
 		w.want(w.get("/v1/once?name=web/n", ops), 403, "forbidden")
 		w.want(w.get("/v1/once?name="+"jobs/"+strings.Repeat("x", 1015), ops), 400, "bad-request")
 		w.want(w.get("/v1/once?name=jobs/%07", ops), 400, "bad-request")
-		// A ledger that another client has overwritten is told, and not taken for an empty one.
+		// A ledger that another client has overwritten is an error, not an empty ledger.
 		h := w.acquire(ci, once.LockName("jobs/bad"), "web-7")
 		w.want(h.release(object{"data": "eA=="}), 200, "")
 		w.want(w.get("/v1/once?name=jobs/bad", ops), 503, "unavailable")

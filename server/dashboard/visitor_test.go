@@ -197,7 +197,7 @@ func TestCrossSite(t *testing.T) {
 	})
 }
 
-// A method that a page has not is told from a page that there is not.
+// A wrong method on a page has another answer than a page that does not exist.
 func TestMethods(t *testing.T) {
 	inSite(t, func(s *site) {
 		cookie := s.signIn(alice)

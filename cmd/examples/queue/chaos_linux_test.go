@@ -29,9 +29,9 @@ func TestMain(m *testing.M) {
 }
 
 // Three workers do what a producer adds meanwhile. One is killed, and one is
-// stopped for longer than its lease and goes on after that. Every job's effect is
-// there, those of each partition are in order, and a former owner's never come
-// after those of a later one.
+// stopped for longer than its lease and continues after that. Every job's effect
+// exists, the effects in each partition are in order, and a former owner's effects
+// never follow a later owner's.
 func TestWorkersAreKilled(t *testing.T) {
 	enginetest.MakeVerify(t)
 	t.Parallel()

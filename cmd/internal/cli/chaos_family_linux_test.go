@@ -141,8 +141,8 @@ func closedReader(t *testing.T, s *harness) {
 	}
 }
 
-// What a guardian knows of processes it knows from /proc, where the numbers are
-// those of one pid namespace.
+// A guardian knows processes only from /proc, which has the numbers of one pid
+// namespace.
 
 // startUnder runs tenure under another program.
 func (s *harness) startUnder(wrapper []string, args ...string) *process {

@@ -59,14 +59,14 @@ const killRounds = "TENURE_KILL_ROUNDS"
 
 // TestKilledAtAnyTime kills tenure at random moments of its acquire, its heartbeats and its
 // release, on every store. All processes have one owner's name, so nothing but the id of a
-// lease tells them apart. Seen must be:
+// lease tells them apart. The test requires:
 //
-//   - Nobody works beside another, and each token is used once.
-//   - No living holder's lock is freed: a tenure that was not killed ends as it ends itself.
+//   - No two commands work at once, and each token is used once.
+//   - No living holder's lock is freed: a process that was not killed ends by itself.
 //   - The lock of a dead holder whose command had begun is freed by its guardian: after the
 //     grace, never before it, and long before the lease has run out.
 //
-// How long it is from the SIGKILL until the command of a waiting successor runs, is told.
+// It reports the time from the SIGKILL until the command of a waiting successor runs.
 func TestKilledAtAnyTime(t *testing.T) {
 	enginetest.MakeVerify(t)
 	t.Parallel()

@@ -107,7 +107,7 @@ func tenRequestersByCommand(t *testing.T, s *harness) {
 
 // A command that cannot be started for the moment.
 
-// leadProgram writes down that it leads, and stays when it is told to.
+// leadProgram records that it leads, and keeps running when it is asked to.
 const leadProgram = `#!/bin/sh
 echo $TENURE_TOKEN >>"$DIR/terms"
 [ ! -e "$DIR/stay" ] || exec sleep 600

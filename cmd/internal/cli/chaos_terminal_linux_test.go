@@ -132,7 +132,7 @@ func TestTerminalWaiting(t *testing.T) {
 	holder.status()
 }
 
-// Ctrl-Z is told before this process stands still. Past the lease the command is dead, and the
+// Ctrl-Z is reported before this process stops. Past the lease the command is dead, and the
 // status is 73.
 func TestTerminalStopped(t *testing.T) {
 	enginetest.MakeVerify(t)

@@ -149,9 +149,9 @@ func TestOwnClaimIsNoHolder(t *testing.T) {
 	})
 }
 
-// A wait that outlasts a moment without the store ends as one for a lock that is held: the
-// holder is still the same, and nothing but the end of the trouble is news. It is told at once,
-// not at the end of the wait. So do those for a slot, and for readers and writers.
+// A wait that outlasts a short outage ends like a wait for a held lock: the holder is still
+// the same, and only the end of the outage is news. It is reported at once, not at the end of
+// the wait. The same holds for slots, and for readers and writers.
 func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 	one := 1
 	for _, test := range []struct {
@@ -242,7 +242,7 @@ func TestStoreThatAnswersAgainIsNotBlamed(t *testing.T) {
 	}
 }
 
-// What is watched is written when it has changed, or is gone, and an outage is told once.
+// A watched item is written when it has changed, or is gone, and an outage is reported once.
 func TestChangesAreWritten(t *testing.T) {
 	var written, said bytes.Buffer
 	c := &console{stdout: &written, stderr: lines.New(&said)}
@@ -314,8 +314,8 @@ func TestOutageIsSaidOnce(t *testing.T) {
 	}
 }
 
-// TestRefusalTellsTheStoreFromAHolder: a wait that ends without the lock says what kept it:
-// the store's last error if nobody is known to hold the lock, and the holder if somebody does.
+// TestRefusalTellsTheStoreFromAHolder: a wait that ends without the lock gives the cause: the
+// holder, or the store's last error if no holder is known.
 func TestRefusalTellsTheStoreFromAHolder(t *testing.T) {
 	wait := time.Minute
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -21,7 +21,7 @@ import (
 
 // TestKubernetesScripts runs the scripts of testdata/kubernetes, and those of testdata that
 // are for any store. STORE is a namespace in which the user app has the rights that a
-// store needs. BARE is one in which it has none, which the command
+// store needs. BARE is a namespace in which it has no rights, which the command
 //
 //	grant NAME FILE
 //

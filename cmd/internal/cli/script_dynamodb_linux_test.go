@@ -29,10 +29,10 @@ import (
 )
 
 // TestDynamoDBScripts runs the scripts of testdata/dynamodb, and those of
-// testdata that are for any store. Each finds in its environment the name of a
-// TABLE that is its own to make, and the address of an ENGINE. DENY/OPERATION,...
-// is the address of one whose user may not do certain things. STORE is a table
-// that is there.
+// testdata that are for any store. The environment of each has the name of a TABLE
+// that the script itself makes, and the address of an ENGINE. DENY/OPERATION,...
+// is the address of an engine whose user may not do certain things. STORE is an
+// existing table.
 func TestDynamoDBScripts(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	deny := newDenier(t, e)

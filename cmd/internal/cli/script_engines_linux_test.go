@@ -25,8 +25,8 @@ import (
 )
 
 // TestEtcdScripts runs the scripts of testdata/etcd, and those of testdata that are for
-// any store. GUARDED is an etcd with users, of whom app, with the password "secret", may
-// write below locks/ alone.
+// any store. GUARDED is an etcd with users; app, with the password "secret", may write
+// only below locks/.
 func TestEtcdScripts(t *testing.T) {
 	address := strings.TrimPrefix(enginetest.Shared(t, enginetest.Etcd, "etcd"), "http://")
 	guarded := guardedEtcd(t)

@@ -62,9 +62,9 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// runStoreScripts runs the scripts of a store's own folder, and of those of testdata the ones
-// that hold, look and act: what a store does for the others drivertest shows. Commands are those
-// that its own scripts have besides.
+// runStoreScripts runs the scripts of a store's own folder, and the scripts of testdata that
+// hold, read and act: drivertest covers what a store does for the others. Commands are the
+// additional commands of the store's own scripts.
 func runStoreScripts(
 	t *testing.T, store string, commands map[string]func(*testscript.TestScript, bool, []string),
 	setup func(*testscript.Env) error,

@@ -126,7 +126,7 @@ func inscribed() error {
 	})
 }
 
-// manager writes what it is told by sd_notify(3) into a file, a line for each, until SIGINT:
+// manager writes the messages of sd_notify(3) into a file, a line for each, until SIGINT:
 //
 //	manager FILE
 func manager() error {
@@ -177,10 +177,10 @@ func begin(o tenure.Options) (*tenure.Client, error) {
 	return tenure.New(store, &o)
 }
 
-// hostile is what another client, or somebody with an editor, may have written
-// for an owner: codes that colour, name and clear a terminal, lines that look as
-// if they were ours, text that runs backwards, and what cannot be seen. (Bytes that are
-// no text are for package printable: no record may hold them.)
+// hostile is an owner as another client, or a person with an editor, may have written
+// it: codes that colour, name and clear a terminal, lines that look like ours, text
+// that runs backwards, and invisible characters. (Package printable tests bytes that
+// are not text: no record may hold them.)
 const hostile = "\x1b[31mPWN\x1b]0;title\a\x1b[2J\nfake  held  root\rover\u202eback\u2028\u2029\u200b\ufeff\u009b31m"
 
 // deface writes hostile text wherever the records of the store have the word

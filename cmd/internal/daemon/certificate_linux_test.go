@@ -34,8 +34,8 @@ func certify() error {
 	return err
 }
 
-// clientTLS is that of a client that trusts the authority in a file, and shows a
-// certificate if there is one.
+// clientTLS is the configuration of a client that trusts the authority in a file, and
+// sends a certificate if there is one.
 func clientTLS(ca, cert, key string) (*tls.Config, error) {
 	if ca == "" {
 		return nil, nil

@@ -111,7 +111,7 @@ func TestAuthoritiesOfAConnectionThatStays(t *testing.T) {
 	}
 }
 
-// authorities are those of a text.
+// authorities returns the authorities in a text.
 func authorities(t *testing.T, text []byte) *x509.CertPool {
 	t.Helper()
 	pool := x509.NewCertPool()

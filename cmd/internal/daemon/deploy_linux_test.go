@@ -132,7 +132,7 @@ func checkUnit(t *testing.T, folder, program string) {
 	}
 }
 
-// A manager is told when the service is ready, and when it stops.
+// A manager is notified when the service is ready, and when it stops.
 func TestManagerIsTold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

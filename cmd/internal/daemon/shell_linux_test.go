@@ -40,7 +40,7 @@ type scripted struct {
 	out, err bytes.Buffer
 }
 
-// begin runs the script against a replica, which listens on TCP besides.
+// begin runs the script against a replica, which also listens on TCP.
 func begin(t *testing.T, f *fleet, url string, args ...string) *scripted {
 	t.Helper()
 	s := &scripted{cmd: exec.Command(theScript(t), args...)} //nolint:noctx // it ends by itself, or is killed below

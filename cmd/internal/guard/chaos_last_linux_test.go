@@ -119,8 +119,8 @@ func TestLast(t *testing.T) {
 	}
 }
 
-// Where the guardian cannot know that nothing is left, or somebody else is to tell, there is
-// no last act.
+// If the guardian cannot know that no process is left, or another process reports the end,
+// there is no last act.
 func TestNoLast(t *testing.T) {
 	t.Parallel()
 	none := func(f *family) {

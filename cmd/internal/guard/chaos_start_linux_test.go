@@ -103,7 +103,7 @@ func TestNeverStartedAfterTerm(t *testing.T) {
 }
 
 // TestLimitsWhileStarting lets the limits pass at each point of a start: the
-// caller is told that it was the time, never that something is broken.
+// caller gets an error about the time, never about something broken.
 func TestLimitsWhileStarting(t *testing.T) {
 	enginetest.MakeVerify(t)
 	overdue := 0

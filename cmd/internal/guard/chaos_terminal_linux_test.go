@@ -19,10 +19,10 @@ import (
 
 // Terminal tests: a driver under an interactive bash in a private tmux server.
 //
-// What is stopped by Ctrl-Z here starts no process at that moment. A shell that starts one by
+// Programs that Ctrl-Z stops here start no process at that moment. A shell that starts one by
 // vfork waits for it in the kernel, where no signal stops it, and if the child was stopped
-// before its own program began, it waits until somebody continues that: no shell, with or
-// without a guardian, tells of a stopped job then.
+// before its own program began, the shell waits until the child is continued: no shell, with
+// or without a guardian, reports a stopped job then.
 
 type screen struct {
 	*family

@@ -33,7 +33,7 @@ func readProcesses() (*processTable, error) { return testProc().processes() }
 func readProcess(pid int) (process, error)  { return testProc().process(pid) }
 func isStopped(pid int) bool                { return testProc().isStopped(pid) }
 
-// A pid that is the same in both namespaces is told from this process's own pid.
+// A pid that is the same in both namespaces is not taken for this process's own pid.
 func TestForeignProcIsTold(t *testing.T) {
 	status := func(numbers string) string {
 		return "Name:\tx\nNStgid:\t" + numbers + "\nNSpid:\t" + numbers + "\nNSpgid:\t1\n"

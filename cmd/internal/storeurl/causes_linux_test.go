@@ -27,7 +27,7 @@ import (
 // cause is one way in which a store cannot be used, and what an acquire says of it.
 type cause struct {
 	name string
-	// url is that of the store. Where it is empty, open is called.
+	// url is the URL of the store. If it is empty, open is called.
 	url  string
 	open func(t *testing.T) driver.Store
 	// meanwhile happens after the store has answered once; nil: it is asked at once.

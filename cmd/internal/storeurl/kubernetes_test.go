@@ -65,7 +65,7 @@ func TestKubernetesIsPinned(t *testing.T) {
 		if p.text(true) != tc.want || p.text(false) != tc.want {
 			t.Errorf("%s with %s: %q, want %q", tc.url, tc.env, p.text(true), tc.want)
 		}
-		// Kubectl is told to use another context.
+		// Kubectl switches to another context.
 		write("config", strings.Replace(kubeconfig, "current-context: one", "current-context: two", 1))
 		if c, err := mustParse(t, tc.want).written.clone().kubernetesConfig(); err != nil || c.Host != tc.host {
 			t.Errorf("%s: %v, %v", tc.want, c, err)

@@ -482,7 +482,7 @@ func (c issued) client(t *testing.T, dir string) {
 	write(t, filepath.Join(dir, "client.key"), string(c.own.Key))
 }
 
-// server puts those of a server into a folder.
+// server puts the files of a server into a folder.
 func (c issued) server(t *testing.T, dir string) {
 	t.Helper()
 	write(t, filepath.Join(dir, "ca.pem"), string(c.ca.Text))

@@ -13,7 +13,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
-// TestOpenS3: to open reads once. What is wrong is told; and the URL has what was found.
+// TestOpenS3: opening reads once. It reports what is wrong, and the URL has what was found.
 func TestOpenS3(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-9")
 	t.Setenv("AWS_CONFIG_FILE", "/nowhere")

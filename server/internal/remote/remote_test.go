@@ -116,8 +116,8 @@ func TestRemoteHolderCosts(t *testing.T) {
 	})
 }
 
-// TestReleaseThatDeletes leaves nothing, but for what somebody has taken meanwhile, and is a release
-// whatever comes of the rest.
+// TestReleaseThatDeletes leaves no record, unless the lock was taken meanwhile, and is a release
+// whether the deletion succeeds or not.
 func TestReleaseThatDeletes(t *testing.T) {
 	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		a, b := serve(w, "a"), serve(w, "b")
@@ -197,8 +197,8 @@ func TestRemoteHolderIsAlive(t *testing.T) {
 }
 
 // TestRemoteHolderAcrossTimings: while a setting is rolled out, replicas differ in their
-// lease durations. The period that a holder is told fits the lease in its record, whatever
-// that of the replica is.
+// lease durations. The period that a holder gets fits the lease in its record, whatever
+// the lease of the replica is.
 func TestRemoteHolderAcrossTimings(t *testing.T) {
 	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		a := serve(w, "a")
@@ -313,8 +313,8 @@ func TestGrantThatNobodyLearnsOf(t *testing.T) {
 	})
 }
 
-// TestRemoteHolderIsAsked: a request stays in the record until the term ends, and is
-// told with each heartbeat.
+// TestRemoteHolderIsAsked: a request stays in the record until the term ends, and each
+// heartbeat returns it.
 func TestRemoteHolderIsAsked(t *testing.T) {
 	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		a, b := serve(w, "a"), serve(w, "b")
@@ -441,7 +441,7 @@ func TestRemoteHolderWithLongData(t *testing.T) {
 }
 
 // TestRemoteHolderThatHasGone: when the caller's context ends, so does the call. A store
-// that refuses is not asked on in the name of somebody who hears no answer.
+// that refuses is not asked again for a caller that has gone.
 func TestRemoteHolderThatHasGone(t *testing.T) {
 	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
 		a := serve(w, "a")
