@@ -195,7 +195,7 @@ func (c *call) may(right access.Right, name string) error {
 	case name == "":
 		return problemf(badRequest, "lock name is empty: it must have 1 to %d bytes", driver.MaxNameLen)
 	case strings.HasPrefix(name, driver.OwnPrefix):
-		return problemf(badRequest, "lock name %.40q begins with %q: such names are reserved for Tenure itself",
+		return problemf(badRequest, "lock name %.40q begins with %q: such names are for records of Tenure itself",
 			name, driver.OwnPrefix)
 	case c.principal.Name() == "":
 		return c.refused("token", noToken())

@@ -454,7 +454,7 @@ func TestLimits(t *testing.T) {
 		r := request("GET", "/v1/locks", "wrong-secret-0123456789", nil)
 		r.RemoteAddr = "192.0.2.9:1"
 		w.want(w.do(r), 401, "unauthenticated")
-		if n := strings.Count(w.logged(), "that is not known"); n != 7 ||
+		if n := strings.Count(w.logged(), "unknown token or certificate"); n != 7 ||
 			strings.Contains(w.logged(), "wrong-secret") {
 			w.Errorf("%d lines, want 7 without the token:\n%s", n, w.logged())
 		}

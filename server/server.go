@@ -154,7 +154,7 @@ func (o Options) validate() error {
 		case prefix == "":
 			errs = append(errs, errors.New("public prefix is empty: that would show the leader of every lock; name prefixes"))
 		case strings.HasPrefix(prefix, driver.OwnPrefix):
-			errs = append(errs, fmt.Errorf("public prefix %.40q begins with %q: such names are reserved for Tenure itself",
+			errs = append(errs, fmt.Errorf("public prefix %.40q begins with %q: such names are for records of Tenure itself",
 				prefix, driver.OwnPrefix))
 		default:
 			if err := (access.Grant{Right: access.Read, Prefix: prefix}).Validate(); err != nil {

@@ -75,7 +75,7 @@ func (g Grant) Validate() error {
 	case !utf8.ValidString(g.Prefix):
 		return fmt.Errorf("prefix %.80q is not valid UTF-8", g.Prefix)
 	case strings.HasPrefix(g.Prefix, driver.OwnPrefix):
-		return fmt.Errorf("prefix %.40q begins with %q: such names are reserved for Tenure itself",
+		return fmt.Errorf("prefix %.40q begins with %q: such names are for records of Tenure itself",
 			g.Prefix, driver.OwnPrefix)
 	case strings.HasSuffix(g.Prefix, "*"):
 		return fmt.Errorf("prefix %.80q ends with an asterisk: a prefix covers all names that begin with it; write %s: "+

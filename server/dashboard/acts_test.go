@@ -124,7 +124,7 @@ func TestActsThatAreRefused(t *testing.T) {
 			{alice, "step-down", "team/x", "1", "a\nb", 400, "printable"},
 			{alice, "raise", "team/x", "1", "r", 400, "unknown request"},
 			{alice, "step-down", "team/x", "", "r", 400, "is not a number"},
-			{alice, "step-down", "", "1", "r", 400, "no name"},
+			{alice, "step-down", "", "1", "r", 400, "no lock name"},
 			{alice, "step-down", "team/x", "7", "r", 409, "another term has begun"},
 			{alice, "step-down", "tenure/session/x", "1", "r", 403, "may not"},
 			{alice, "step-down", "team/x", "1", strings.Repeat("x", 70_000), 413, "65536"},

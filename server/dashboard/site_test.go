@@ -31,7 +31,7 @@ const (
 	alice      = "secret-of-alice-0123456789"
 	reader     = "secret-of-reader-0123456789"
 	requester  = "secret-of-requester-0123456789"
-	principals = "alice " + alice + " admin:\nreader " + reader + " read:team/\nasker " + requester + " read,ask:team/\n"
+	principals = "alice " + alice + " admin:\nreader " + reader + " read:team/\nrequester " + requester + " read,ask:team/\n"
 )
 
 // site is the pages over the store of a world, and what is needed to look at them.

@@ -260,7 +260,7 @@ func (f *raiseTokensCmd) check(how *admin.RaiseOptions) (by uint64, options tenu
 		return 0, options, usage("--by 0 raises nothing: write more than the number of tokens that any lock was " +
 			"given since the backup, such as --by 1000000")
 	case strings.HasPrefix(f.Prefix, driver.OwnPrefix):
-		return 0, options, usage("no lock has a name that begins with %q: such names are reserved for Tenure itself",
+		return 0, options, usage("no lock has a name that begins with %q: such names are for records of Tenure itself",
 			driver.OwnPrefix)
 	}
 	if options, err = (&timingFlags{Lease: f.Lease}).Options(f.Store); err != nil {
