@@ -90,7 +90,7 @@ func TestSickStores(t *testing.T) {
 		"cannot be opened":   {closed, "bad store: cannot be opened: no permission"},
 		"cannot be written":  {sick(faultstore.OpClaim, lost), "bad store: cannot be written"},
 		"cannot be renewed":  {sick(faultstore.OpHeartbeat, lost), "bad store: a record cannot be renewed"},
-		"cannot be read":     {sick(faultstore.OpGet, lost), "is not read back"},
+		"cannot be read":     {sick(faultstore.OpGet, lost), "reading it back gave"},
 		"cannot be watched":  {sick(faultstore.OpWatch, lost), "warn watch: the store cannot watch for a release"},
 		"has no watch":       {sick(faultstore.OpWatch, none), "ok watch: this store has no watch"},
 		"does not tell":      {sick(faultstore.OpHint, lost), "warn watch: a waiter was not notified"},

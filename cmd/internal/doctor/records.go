@@ -124,7 +124,7 @@ func (p *Patient) sides(all map[string]*sides) {
 		}
 	}
 	if locks > 0 {
-		p.Tell(driver.OK("readers and writers", "%d of these locks, %d processes readinging", locks, readers))
+		p.Tell(driver.OK("readers and writers", "%d of these locks, %d processes reading", locks, readers))
 	}
 	if len(lost) > 0 {
 		p.Tell(driver.Warn("readers and writers", "the number of slots is not stored: %s", some(lost)).

@@ -37,7 +37,7 @@ func TestRecords(t *testing.T) {
 	}{
 		{
 			driver.Page{Records: []driver.Record{held("a", 0.09), held("b", 0.09), held("c", 0)}},
-			"ok records: all of 3 records can be read\n",
+			"ok records: all 3 records can be read\n",
 		},
 		{
 			driver.Page{Records: []driver.Record{held("a", 0.09), held("b", 0.001)}},
@@ -50,7 +50,7 @@ func TestRecords(t *testing.T) {
 				{Key: "c:readers", State: driver.Released, Token: 1, Lease: 1, Data: []byte(`{"slots":8}`)},
 				held("d:gate", 0), held("d:read/0", 0), held("e:gate", 0),
 			}},
-			"ok records: all of 7 records can be read\nok readers and writers: 1 of these locks, 2 processes read\n" +
+			"ok records: all 7 records can be read\nok readers and writers: 1 of these locks, 2 processes reading\n" +
 				"warn readers and writers: the number of slots is not stored: \"d\"\n",
 		},
 		{

@@ -110,7 +110,7 @@ func TestServiceByRights(t *testing.T) {
 		t.Error("a token with few rights is bad")
 	}
 	unknown, bad := examine(t, s, "NONENONENONENONENONE")
-	wants(t, unknown, "bad token: it is not known: 401 unauthenticated")
+	wants(t, unknown, "bad token: the token is not known: 401 unauthenticated")
 	if !bad {
 		t.Error("an unknown token is not bad")
 	}
@@ -155,7 +155,7 @@ func TestServiceThatShutsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines, bad := examine(t, s, "5kzAq8Wn3RtALL7y")
-	wants(t, lines, "bad ready: it is not: 503 unavailable", "bad hold: an acquire failed: 503 unavailable")
+	wants(t, lines, "bad ready: it is not ready: 503 unavailable", "bad hold: an acquire failed: 503 unavailable")
 	if !bad {
 		t.Error("it is not bad")
 	}
