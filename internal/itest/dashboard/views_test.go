@@ -145,8 +145,8 @@ func TestWithoutScripts(t *testing.T) {
 	b.until("location.search == '?prefix=m' && document.querySelector('table.locks')")
 	b.click("table.locks a")
 	b.until("document.querySelector('h1').innerText == 'm'")
-	if !value[bool](b, "document.getElementById('link').innerText.includes('stands still')") {
-		t.Error("nothing says that the page stands still")
+	if !value[bool](b, "document.getElementById('link').innerText.includes('not live')") {
+		t.Error("the page does not say that it is not live")
 	}
 	b.fill("#reason-step-down", "maintenance")
 	b.fill("#secret-step-down", rootToken)
@@ -182,7 +182,7 @@ func TestStepDown(t *testing.T) {
 	command("hand-over", "tenure", "step-down", "team/it's", "--to-label=v8 beta", "--reason=new\u202eversion")
 	b.click("#act-step-down button")
 	b.until("document.querySelector('.alert.good') && document.querySelector('.alert.good').innerText.length > 0")
-	b.until("document.getElementById('sentence').innerText.startsWith('Nobody holds it.')")
+	b.until("document.getElementById('sentence').innerText.startsWith('It has no holder.')")
 	if err := l.Check(); err == nil {
 		t.Error("the holder goes on")
 	}
