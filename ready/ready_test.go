@@ -42,7 +42,7 @@ func probe(t *testing.T, h http.Handler, method string) (int, string) {
 	return w.Code, body.State
 }
 
-// TestStates: what is answered before an election, of a leader, of one that is cut off from
+// TestStates: what is answered before an election, of a leader, of a leader that is cut off from
 // its store, and after its lease.
 func TestStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

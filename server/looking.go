@@ -144,15 +144,15 @@ func (c *call) history() error {
 		return err
 	}
 	c.s.limits.read(c.principal.Name(), len(all))
-	page := wire.HistoryResponse{Name: name, Tenures: []wire.Tenure{}}
+	page := wire.HistoryResponse{Name: name, Terms: []wire.Tenure{}}
 	for _, t := range all {
 		switch {
 		case below != 0 && t.Token >= below:
-		case len(page.Tenures) == int(limit):
-			page.Next = page.Tenures[limit-1].Token
+		case len(page.Terms) == int(limit):
+			page.Next = page.Terms[limit-1].Token
 			return c.answer(page)
 		default:
-			page.Tenures = append(page.Tenures, termOf(t))
+			page.Terms = append(page.Terms, termOf(t))
 		}
 	}
 	return c.answer(page)

@@ -120,27 +120,39 @@ func flatten(code string) (flat string) {
 	return b.String()
 }
 
-// checkWords finds, in pages and help texts, the words that the last table of the glossary
-// refuses.
+// checkWords finds the words that words.txt refuses, one regular expression a line: in pages,
+// help texts and Go. Names of columns and keys in stores and on the wire stay as they are: in
+// Go, a word that is quoted alone is one of them. Names are taken apart at capital letters.
 func checkWords(t *tree) (r report) {
-	const page = "docs/reference/glossary.md"
-	_, table, _ := strings.Cut(t.text[page], "\n## Words that we avoid\n")
 	var words []string
-	for line := range strings.Lines(table) {
-		for _, word := range codePattern.FindAllString(strings.SplitN(line, "|", 3)[min(1, strings.Count(line, "|"))], -1) {
-			words = append(words, regexp.QuoteMeta(strings.Trim(word, "`")))
+	for line := range strings.Lines(t.text["internal/house/words.txt"]) {
+		if word := strings.TrimSpace(line); word != "" && word[0] != '#' {
+			words = append(words, word)
 		}
 	}
 	refused := regexp.MustCompile(`(?i)\b(?:` + strings.Join(words, "|") + `)\b`)
+	find := func(file string, i int, line string) {
+		if word := refused.FindString(line); word != "" {
+			r.add(file, i+1, "%q: there is a plainer word, see internal/house/words.txt", word)
+		}
+	}
 	for _, file := range t.readerFiles() {
 		for i, line := range prose(generated.ReplaceAllStringFunc(t.text[file], blank)) {
-			if word := refused.FindString(codePattern.ReplaceAllString(line, "CODE")); word != "" && file != page {
-				r.add(file, i+1, "%q: the glossary has another word", word)
-			}
+			find(file, i, codePattern.ReplaceAllString(line, "CODE"))
+		}
+	}
+	for _, file := range t.names(".go") {
+		for i, line := range strings.Split(strings.ReplaceAll(t.text[file], "ooKeeper", "ookeeper"), "\n") {
+			find(file, i, capital.ReplaceAllString(formatName.ReplaceAllString(line, "NAME"), "$1 $2"))
 		}
 	}
 	return r
 }
+
+var (
+	formatName = regexp.MustCompile(`"[a-z_]+(,omitempty|,omitzero)?"`)
+	capital    = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+)
 
 var (
 	goTest = regexp.MustCompile(`^(?:\./(?:(.*)/)?)?((?:Test|Fuzz|Example)\w*)(?:/(\S+))?$`)

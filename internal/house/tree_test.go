@@ -19,7 +19,7 @@ import (
 	"testing/fstest"
 )
 
-// A tree is a checkout, or a small one that breaks each rule.
+// A tree is a checkout, or a small tree that breaks each rule.
 type tree struct {
 	fs.FS
 	text  map[string]string // of all but pictures, by path
@@ -66,7 +66,7 @@ func load(fsys fs.FS) (*tree, error) {
 	return t, err
 }
 
-// names returns the files of which there is text and whose names end in one of the endings.
+// names returns the files whose text was read and whose names have one of the endings.
 func (t *tree) names(endings ...string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(t.text)), func(name string) bool {
 		return !slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(name, e) })

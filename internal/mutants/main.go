@@ -87,7 +87,7 @@ func runAll(out io.Writer, all []*mutant) (found, tried int) {
 			defer mu.Unlock()
 			switch {
 			case errors.Is(err, errBuild) && m.finds[0].says == "":
-				return // a random one that does not compile
+				return // a random mutant that does not compile
 			case err != nil:
 				fmt.Fprintf(out, "NOT FOUND %s: %s\n%v\n", m.name, m.rule, err)
 			default:

@@ -24,7 +24,7 @@ var randomly = map[string]string{
 }
 
 // random returns n changes of a package's code, which a seed has chosen. Some do not compile,
-// and some change nothing that matters: whoever reads the list of survivors judges.
+// and some change nothing that matters: the reader of the list of survivors judges.
 func random(folder string, n int, seed uint64) ([]*mutant, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {

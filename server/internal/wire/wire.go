@@ -171,9 +171,9 @@ type Unreadable struct {
 
 // HistoryResponse is a page of terms of a lock, the newest first.
 type HistoryResponse struct {
-	Name    string   `json:"name"`
-	Next    uint64   `json:"next,omitempty"`
-	Tenures []Tenure `json:"tenures"`
+	Name  string   `json:"name"`
+	Next  uint64   `json:"next,omitempty"`
+	Terms []Tenure `json:"tenures"`
 }
 
 // Event is one line of /v1/events in application/x-ndjson.
