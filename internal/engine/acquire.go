@@ -275,8 +275,8 @@ func (a *acquire) stepped(now time.Duration, _ protocol.Action) {
 	}
 }
 
-// impatient fails the acquire if it has waited for its turn as long as the store may
-// give no answer. The caller of this and of the following methods holds viewMu.
+// impatient fails the acquire if its wait for its turn has used up its patience
+// with the store. The caller of this and of the following methods holds viewMu.
 func (a *acquire) impatient(now time.Duration, err error) {
 	if a.con == nil && a.Want.Patience > 0 && now-a.begun >= a.Want.Patience {
 		a.fails(err)

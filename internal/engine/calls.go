@@ -210,7 +210,7 @@ func (r *calls) giveUp(w *waitingCall) {
 	waits := w.index >= 0
 	if waits {
 		heap.Remove(&r.waiting, w.index)
-		r.wg.Add(1) // while a call waits, workers run
+		r.wg.Add(1) // workers run, so wg is not zero
 	}
 	r.mu.Unlock()
 	if waits {

@@ -96,7 +96,7 @@ type API struct {
 	// Held returns the error of a caller that waits for the holder, or the reservation,
 	// that a record shows. own says that the holder is this client.
 	Held func(rec driver.Record, freeIn time.Duration, own bool) error
-	// Superseded returns the error of the term with a token that the record by has ended.
+	// Superseded returns the error of the term of token. The record by has ended it.
 	Superseded func(token uint64, by driver.Record) error
 	// Replaced returns the error of a term whose store was replaced.
 	Replaced func(err error) error
@@ -157,7 +157,7 @@ func napOf(t protocol.Timing) time.Duration {
 }
 
 // usable returns why the client cannot acquire any more, nil if it can. The caller
-// holds the client.
+// holds c.mu.
 func (c *Client) usable() error {
 	if c.closed {
 		return ErrClosed

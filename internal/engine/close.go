@@ -62,7 +62,7 @@ func (c *Client) endAll(err error) {
 }
 
 // everything returns the held records, sessions before leases because locks follow their
-// session, and the trackers. The caller holds the client.
+// session, and the trackers. The caller holds c.mu.
 func (c *Client) everything() ([]*heldRecord, []*tracker) {
 	var sessions, leases []*heldRecord
 	for k := range c.held {
@@ -183,7 +183,7 @@ func (w *closeWait) within(most time.Duration, ended <-chan struct{}) {
 	}
 }
 
-// until waits, and returns false if the waiting has ended before.
+// until waits for ended, and returns false if w.ctx ends first.
 func (w *closeWait) until(ended <-chan struct{}) bool {
 	for {
 		select {

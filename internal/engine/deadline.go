@@ -15,9 +15,8 @@ import (
 //
 // These rules hold for all concurrent calls:
 //
-//   - An ending is final: no call makes the deadline good again, and the first ending
-//     stays.
-//   - It never moves backwards.
+//   - An ending is final: no call revives a deadline, and the first ending stays.
+//   - The deadline never moves backwards.
 //   - Once Check has reported to any caller that the deadline has expired, it has
 //     expired for all: a heartbeat that is confirmed at the same moment comes too late.
 //   - If the deadline passes first, the ending is expired, whatever else tries to end

@@ -62,7 +62,7 @@ func (c *Client) delete(ctx context.Context, rec driver.Record) error {
 	return c.insist(ctx, func(ctx context.Context) error { return c.Store.Delete(ctx, rec) })
 }
 
-// insist makes a write, and repeats it while others lock it out of the store.
+// insist makes a write, and repeats it while other writers block it.
 func (c *Client) insist(ctx context.Context, write func(context.Context) error) error {
 	return c.Persist(ctx, c.timing.RequestTimeout, func(err error) bool {
 		var conflict *driver.ConflictError

@@ -46,7 +46,7 @@ func (e *waitError) Unwrap() error        { return e.ended }
 func (e *waitError) Is(target error) bool { return errors.Is(e.why, target) }
 func (e *waitError) As(target any) bool   { return errors.As(e.why, target) }
 
-// Within bounds a wait. over replaces the error of a wait that this bound has ended by the
+// Within bounds a wait. If this bound ends a wait, over replaces the error with the
 // reason for the wait.
 func Within(ctx context.Context, wait time.Duration) (bounded context.Context, stop context.CancelFunc, over func(error) error) {
 	if wait <= 0 {

@@ -180,8 +180,7 @@ func (k *heldRecord) replied(_ time.Duration, call *protocol.Call, r protocol.Re
 	}
 }
 
-// notifies notifies waiters once no call is sent any more, if others may take the lock
-// now.
+// notifies tells the waiters, after the last call, if others may take the lock now.
 func (k *heldRecord) notifies() {
 	by, _ := k.h.By()
 	switch freed := k.h.Freed(); {

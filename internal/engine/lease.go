@@ -153,8 +153,7 @@ func LeaseOf(ctx context.Context) any {
 	return nil
 }
 
-// Bind returns a context with the values and the cancellation of ctx that also ends with the
-// lease.
+// Bind returns a context that has the values of ctx, and ends with ctx or the lease.
 func (l *LeaseHolder) Bind(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
 	bound, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, l))
 	unhook := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
@@ -264,7 +263,7 @@ func (l *LeaseHolder) watchRequests() {
 	})
 }
 
-// unwatchRequests ends the watch. The caller holds the lease.
+// unwatchRequests ends the watch. The caller holds l.mu.
 func (l *LeaseHolder) unwatchRequests() {
 	if l.unwatch == nil {
 		return
@@ -273,8 +272,8 @@ func (l *LeaseHolder) unwatchRequests() {
 	l.unwatch = nil
 }
 
-// Release ends the lease and waits until the release has ended, or ctx ends. It stores data
-// unless nil, and failed as the failure of the work unless nil.
+// Release ends the lease and waits until the release has ended, or ctx ends. It stores data,
+// and failed as the failure of the work, unless they are nil.
 func (l *LeaseHolder) Release(ctx context.Context, data []byte, failed *driver.Request) error {
 	first := l.leave(data, failed)
 	err := l.AwaitEnd(ctx)

@@ -192,7 +192,7 @@ func (r *notifier) awaits(was *awaitedTerm, is term, observes bool, refresh time
 	return a
 }
 
-// set sets the timer for due. The caller holds the notifier.
+// set sets the timer for due. The caller holds a.r.mu.
 func (a *awaitedTerm) set() { a.r.timers.Set(&a.timer, a.w.Next()) }
 
 // due sends the messages that are due, and has the record read.

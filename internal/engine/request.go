@@ -151,8 +151,8 @@ func (a *asking) honoured(ctx context.Context, o *Observer, token uint64) error 
 	}
 }
 
-// ReleaseCrashed releases the lock of a lease whose holder has certainly ended. The lock stays
-// held for the duration after; within bounds the calls to the store.
+// ReleaseCrashed releases the lock of a lease whose holder has certainly ended. after is how
+// long the lock stays held; within bounds the calls to the store.
 func (c *Client) ReleaseCrashed(ctx context.Context, key, id string, after, within time.Duration) error {
 	if err := c.Usable(); err != nil {
 		return err

@@ -182,8 +182,8 @@ func (s *SessionHolder) isOpen() bool {
 	return s.machine.Open(s.c.holder())
 }
 
-// wake steps the machine of a lease at the request of the session's, or the session's at the
-// request of a lease's.
+// wake steps a lease's machine for the session's machine, or the session's machine for a
+// lease's.
 func (s *SessionHolder) wake(m protocol.Machine) {
 	if h, ok := m.(*protocol.Holder); ok {
 		if l := s.leases[h]; l != nil {

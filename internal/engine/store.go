@@ -159,7 +159,7 @@ func (s *CheckedStore) Delete(ctx context.Context, prev driver.Record) (err erro
 	return err
 }
 
-// // List calls the store's List.
+// List calls the store's List.
 func (s *CheckedStore) List(ctx context.Context, prefix, cursor string) (page driver.Page, err error) {
 	if err = s.Before(); err == nil {
 		page, err = s.Store.List(ctx, prefix, cursor)

@@ -382,8 +382,8 @@ func (k *tracker) notify() {
 	k.look()
 }
 
-// letReserved lets the acquire act for which the lock is reserved, although others of
-// this process came before it: acquires for remote holders have different owners. The
+// letReserved lets the acquire for which the lock is reserved act before earlier ones
+// of this process: acquires for remote holders have different owners. The
 // caller holds viewMu.
 func (k *tracker) letReserved() {
 	rec, found := k.view.Record()

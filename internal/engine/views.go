@@ -30,8 +30,8 @@ type sessionViews struct {
 // no life.
 const maxObserved = 10_000
 
-// maxHeldObserved is up to how many held locks a client also keeps their trackers. That makes
-// the next acquire of a lock faster, and on some stores cheaper, but for many locks it would
+// maxHeldObserved is how many locks a client may hold and still keep their trackers. A tracker
+// makes the next acquire of its lock faster, and on some stores cheaper, but many trackers
 // need much memory.
 const maxHeldObserved = 1000
 

@@ -34,8 +34,8 @@ type Want struct {
 	// Behind says that other contenders of this process already wait for the key, so
 	// that the view is fresh and the first move need not be a claim.
 	Behind bool
-	// Of is the record on which a try was decided: the try gives up if the record shows
-	// another term, or another state of that term. Nil: the try accepts any.
+	// Of is the record for which the caller decided to try: the try gives up if it finds
+	// another term, or another state of that term. Nil accepts any.
 	Of *driver.Record
 	// Patience is how long the store may fail to give any answer; 0: for ever.
 	Patience time.Duration
@@ -323,17 +323,17 @@ func (c *Acquirer) planHeld(rec driver.Record, u *View) move {
 	return next
 }
 
-// mustSee says that the acquire must read the record before it may be refused for it: no strong
-// reply to a call sent since the acquire began has shown the record. own says that a reply to one
-// of its own calls has.
+// mustSee says that the acquire must read the record before the record may refuse it: no strong
+// reply to a call sent since the acquire began has shown the record. own says that a reply to
+// the acquire's call has.
 func (c *Acquirer) mustSee(s *View, own bool) bool {
 	seen := s.sent > c.since || s.sent == c.since && own
 	return (c.want.Try || c.want.UnlessAlive) && !seen
 }
 
 // shown says that another machine that shares the view has read what this acquire
-// wrote. The acquire finds that out by its own read. Under a session nothing else would
-// end the wait, because the session keeps alive what its acquires have written.
+// wrote. The acquire must read the record itself. Under a session only that read ends
+// the wait, because the session keeps alive what its acquires have written.
 func (c *Acquirer) shown(rec driver.Record) bool {
 	_, own := c.unknown.wrote(rec)
 	return own && c.late == nil && rec.State == driver.Held
@@ -345,9 +345,9 @@ func (c *Acquirer) shown(rec driver.Record) bool {
 // session lives, and a caller that only tries never asks about it. So the contender
 // releases it, as an [OrphanReleaser] does, and then claims it.
 //
-// A held lock is never released this way. No machine of the session can come to hold a
-// lock that the session does not know of now: a version counts only for the acquire
-// that wrote it, and the session knows that acquire until it knows the lock. The
+// This never releases a lock with a lease. No machine of the session can later hold a
+// lock that the session does not know now: a version counts only for the acquire that
+// wrote it, and the session knows that acquire until it knows the lock. The
 // release replaces only the version that was read.
 func (c *Acquirer) orphan(rec driver.Record) bool {
 	u := c.want.Under
@@ -573,7 +573,7 @@ func (c *Acquirer) sawLife(rec driver.Record, u *View) bool {
 
 // remember notes the first holder that a strong reply to a call since the acquire began has shown.
 // Other machines share the view: they may have observed the holder, and its end, while a call of
-// this acquire was under way. A call that they sent at the very instant at which it began may
+// this acquire was under way. A call that they sent at the instant when the acquire began may
 // show an earlier state.
 func (c *Acquirer) remember() {
 	if c.view.shown.sent > c.since {
@@ -588,9 +588,9 @@ func (c *Acquirer) notesHolder(holder life) {
 	}
 }
 
-// released says that the first holder has released the lock since it was observed. The claim of
-// this acquire proves that, because it took effect only after the release; it counts as a sign of
-// life, as a read of the release would.
+// released says that the first holder has released the lock since it was observed. This
+// acquire's claim proves the release, because the claim took effect only after it. The release
+// counts as a sign of life, as if it were read.
 func (c *Acquirer) released(claimed driver.Record) bool {
 	if !c.want.UnlessAlive || c.first == (life{}) {
 		return false
@@ -605,8 +605,8 @@ func closedInOrder(rec driver.Record) bool {
 	return rec.State == driver.Closed && rec.End != driver.EndExpired && !withoutWork(rec.End)
 }
 
-// withoutWork says whether the end of a term is no sign of life: another process that knew
-// the holder to be dead released the lock, or no work was done under it.
+// withoutWork says whether a term's end is no sign of life: another process knew that the
+// holder was dead and released the lock, or no work was done under it.
 func withoutWork(end driver.EndReason) bool {
 	return end == driver.EndReleasedDead || end == driver.EndCrashed || end == driver.EndAbandoned
 }

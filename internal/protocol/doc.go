@@ -43,8 +43,8 @@
 // of, a [Reaper] clears dead sessions, a [HistoryWriter] writes ended terms into the history.
 // For a holder in another process without a store, an [UnconfirmedGrant] keeps the grant until
 // that holder shows life, and a [RemoteWrite] carries out each [RemoteHeartbeat] that it sends.
-// One rule says when a machine retries a call without an answer, and when it gives up: see
-// retrier. Only the Holder has its own. What a process has seen of a record is a [View]; all
+// The retrier has the rule for when a machine retries an unanswered call, or gives up. Only
+// the Holder follows its own. A [View] has what a process has seen of a record; all
 // machines of the process that read the record share it.
 //
 // Instants are time.Durations since the origin of a local clock. A Holder and

@@ -43,9 +43,9 @@ func HistoryOf(key string) (lock string, ok bool) {
 //
 // The work waits for the entry for one request timeout. After that, the write is repeated in the
 // background, until the store has given no answer for [entryLeases]. If the entry exists already,
-// another process has written it from the same record. But if it shows another term, the lock's
-// record was deleted since, and the tokens have restarted: the entry is then replaced. When the
-// entry is written, the oldest one beyond the limit is removed. If that fails, the old entry
+// another process has written it from the same record. If the entry shows another term, the lock's
+// record was deleted and its tokens restarted: the machine replaces that entry. After the
+// write, the machine removes the oldest entry beyond the limit. If that fails, the old entry
 // stays, and is not shown.
 type HistoryWriter struct {
 	retrier
@@ -55,7 +55,7 @@ type HistoryWriter struct {
 	limit uint64 // how many terms are kept
 
 	begun  bool
-	waited bool          // for, by the work
+	waited bool          // work awaits it
 	until  time.Duration // at most
 	move   Kind          // the next call: HistoryPut, Read of the entry that is too old, or Delete
 	old    driver.Record // to be erased
@@ -67,7 +67,7 @@ type HistoryWriter struct {
 // entryLeases is how many leases the store may leave the write of an entry unanswered.
 const entryLeases = 4
 
-// maxErased bounds how often an entry is deleted that others write again.
+// maxErased bounds the deletes of an entry that others write again.
 const maxErased = 20
 
 // NewHistoryWriter returns the machine of one term of a lock. Limit is how many
@@ -226,16 +226,16 @@ func Lengthen(list []Entry, whole Entry) {
 	}
 }
 
-// Older returns which tokens of a history to read after the known list: from, from-1,
-// ... down to to+1, so that there are limit terms in all.
+// Older returns which tokens of a history to read after the known list, so that there
+// are limit terms in all: from down to to+1.
 func Older(list []Entry, limit uint64) (from, to uint64) {
 	from = list[len(list)-1].Below()
 	return from, from - min(from, limit-min(limit, uint64(len(list))))
 }
 
 // Dense returns the entries of past up to the first raised token, and whether it cut
-// any off: no term was ever held with a token that was skipped, so the next entries
-// must be read from below the gap.
+// any off. No term ever had a skipped token, so the caller must read the next entries
+// from below the gap.
 func Dense(past []Entry) (dense []Entry, cut bool) {
 	for i, e := range past {
 		if e.Below()+1 < e.Token {

@@ -114,7 +114,7 @@ type (
 	// beating: heartbeats show that the lease lives.
 	beating struct {
 		due     time.Duration // of the next one
-		renewed time.Duration // a caller wants a heartbeat sent no earlier; never: none does
+		renewed time.Duration // a caller wants a heartbeat sent then or later; never: none
 	}
 	// silent: heartbeats have stopped, because the work has not. The record should say
 	// why.
@@ -129,7 +129,7 @@ type (
 	// withSession: the session's record decides. Closing the session frees the lock, if
 	// its work has returned.
 	withSession struct {
-		until time.Duration // as it was when the work returned
+		until time.Duration // taken over from releasing
 	}
 	// over: nothing is sent any more.
 	over struct{ how Freed }
@@ -390,9 +390,8 @@ func (h *Holder) Stop(now time.Duration) Action {
 // HandOver ends the right to act as a request in the record would. When the work has
 // returned, the lock is reserved for q.To, or free if that is empty. The request's ID
 // and kind are filled in. If the right to act has ended before, that first cause
-// stays. Even then, an empty q.To cancels the reservation that a request asks for,
-// whether the request was found before or is found later, as long as the work is not
-// done.
+// stays. Even then, until the work is done, an empty q.To cancels the reservation
+// that a request found before or later asks for.
 func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
@@ -536,8 +535,8 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 // holder of such a lock waits for the lease itself, and then releases the lock: the lock
 // lapses. That is never earlier than a takeover: contenders would count from the last
 // heartbeat, which was sent before the right to act ended, and the holder counts from
-// that end. Work that calls Check has stopped by then, because Check has failed ever
-// since; neither wait protects against work that does not call it. (The holder's clock
+// that end. By then, work that calls Check has stopped: Check fails from that
+// end on. But neither wait protects against work that does not call it. (The holder's clock
 // may step ahead where a contender's does not. That shortens only this wait, and nothing
 // else depends on it.) The release replaces the version that the holder wrote last, so
 // that it cannot overwrite another holder's record, and no late write of this holder
@@ -672,7 +671,7 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 
 // leaves says that closing the session frees the lock and says how its term ended, so
 // that the lock needs no write of its own: one write closes a session with very many
-// locks. A lock does not wait for that when the work of another lock is overdue.
+// locks. A lock does not await the closing when another lock's work is overdue.
 func (h *Holder) leaves() bool {
 	s := h.under
 	return s != nil && s.Cause() != None && !h.tells() && h.why() == s.why()

@@ -16,10 +16,10 @@ import (
 //
 // Two scans read all records, strongly. The second scan, which begins at Until at the
 // earliest, must show each record as the first one did. By then a contender would have
-// waited long enough for any record: if it is held or reserved, or a session that is alive,
-// because its process may live; if it is free, because the store may have lost a later
-// claim, by a holder with the same lease. So every process that had the right to act in the
-// lost time has lost it, by its own clock. A write that names the version read is the last
+// waited long enough for any record: the process of a held or reserved record, or of an alive
+// session, may live; for a free record, the store may have lost a later claim, by a holder with
+// the same lease. So the right to act of every process in the lost time has ended, by that
+// process's clock. A write that names the version read is the last
 // proof: a heartbeat in flight either comes before that write, or is refused.
 type QuiescenceCheck struct {
 	t     Timing

@@ -24,9 +24,9 @@ func (t Timing) Linger(rec driver.Record) time.Duration {
 // swap names the version that it replaces, and that version is gone. Acquirers take the
 // locks that still name the session when they find no record of it, as they would if it
 // were closed. Only the claim that opened the session can be applied without a record. A
-// late duplicate of it brings back a record that no process renews or uses: the process
-// that sent the claim counts the lease from before that, so the lease ended long ago,
-// and an ended lease does not begin again. Such a record only delays contenders by one
+// late duplicate of that claim brings back a record that no process renews or uses: its
+// sender counts the lease from before the claim, so the lease ended long ago, and does
+// not begin again. Such a record only delays contenders by one
 // lease, until they or a reaper close it. Linger, which is longer than writes are
 // delayed, makes that rare.
 type Reaper struct {

@@ -55,7 +55,7 @@ func endFor(reason *driver.Request) driver.EndReason {
 	case reason.Kind == driver.Fail:
 		return driver.EndFailed
 	}
-	// Also if the work has failed: the requester looks for its own request, and the next
+	// Failed work changes nothing: the requester looks for its request, and the next
 	// owner waits for the lock.
 	return driver.EndSteppedDown
 }
@@ -78,8 +78,8 @@ func leftFor(
 }
 
 // freed returns rec as the record of a free lock: without requests, with how the term
-// ended, and at whose request. It drops the heartbeat period and the drift, because no
-// contender waits for this record's lease, and two terms must fit.
+// ended, and at whose request. It drops heartbeat period and drift: no contender waits
+// for this record's lease, and the record must hold two terms.
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec
 	next.Version, next.State, next.Requests, next.Session, next.Notify = version, driver.Released, nil, "", ""
@@ -145,7 +145,7 @@ func reserved(
 	next.Version, next.Beat, next.State, next.Session = version, version, driver.Reserved, ""
 	next.Owner, next.Host, next.Label, next.Notify, next.Priority = to.owner, "", to.label, "", 0
 	if next.Lease, next.Heartbeat = wait, 0; !to.forNobody() {
-		next.Drift = 0 // otherwise the lease is the former holder's, and counts with its bound
+		next.Drift = 0 // otherwise lease and drift bound stay the former holder's
 	}
 	next.Requests, next.End, next.Asked = nil, "", nil
 	next.Since, next.Until = time.Time{}, time.Time{}

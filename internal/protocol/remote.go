@@ -15,7 +15,7 @@ import (
 // the lock from its first confirmed [RemoteHeartbeat] on; until then no process acts under it. If
 // none has come within a third of the lease, the machine releases the lock, so that a program that
 // went away while it waited does not cost the others a whole lease. It replaces only the granted
-// beat: a remote heartbeat that another process carries out has changed it.
+// beat, which a remote heartbeat through another process has changed.
 type UnconfirmedGrant struct {
 	retrier
 	rec      driver.Record
@@ -89,7 +89,7 @@ func (o *UnconfirmedGrant) Reply(now time.Duration, r Result) Action {
 // that has no store and makes its own beats.
 //
 // Key, token and the last confirmed beat identify it. A proxy may deliver it late, twice, or
-// never: a heartbeat after an earlier beat then finds another beat in the record, and has no
+// never. A heartbeat that follows an old beat finds another beat in the record, and has no
 // effect. So the process that carries it out needs no state.
 type RemoteHeartbeat struct {
 	Key   string
@@ -191,7 +191,7 @@ func (r *RemoteWrite) plan() Kind {
 // following returns the record that the remote heartbeat leads to.
 func (r *RemoteWrite) following() driver.Record {
 	if r.of.Releases() {
-		// The record as a holder would leave it that knows of the request in it.
+		// A holder that knows of the request would leave this record.
 		reason := cmp.Or(AskedOf(r.seen), r.of.Failed)
 		next := leftFor(r.seen, r.env.Fresh(), endFor(reason), reason, r.t.Reservation())
 		if r.of.Data != nil {
@@ -199,9 +199,9 @@ func (r *RemoteWrite) following() driver.Record {
 		}
 		return next
 	}
-	// The lease and the drift stay those of the grant, whatever this process has: the
-	// holder counts by them until it learns of others, and a shorter lease would admit
-	// another holder before that.
+	// Lease and drift stay as granted, whatever this process has: the holder counts by
+	// them until it learns of others, and a shorter lease would admit another holder
+	// before that.
 	next := r.seen.Clone()
 	next.Version, next.Beat = r.of.Next, r.of.Next
 	return next
@@ -268,7 +268,7 @@ func left(rec driver.Record, token uint64) bool {
 }
 
 // UsableOf returns how long a holder may act after it first sent the beat in rec: by the
-// lease and the drift in the record, which contenders wait by, less this process's
+// record's lease and drift, by which contenders wait, less this process's
 // grace. It may be negative if another process wrote a short lease.
 func (t Timing) UsableOf(rec driver.Record) time.Duration {
 	of := t

@@ -47,16 +47,16 @@ type ProvenCrash struct {
 	Key string
 	// ID is the ID of the lease (see [Grant]), or of the session.
 	ID string
-	// From is when the record may be written. By then the dead holder's last requests to
-	// the resource have ended too. An expiring lease leaves them the grace, and so does a
-	// crash. Reads may come earlier.
+	// From is when the machine may write the record. By then the dead holder's last requests
+	// to the resource have ended too: they get the grace, as after an expiry. Reads may come
+	// earlier.
 	From time.Duration
 	// Until is when the machine gives up. A lock that it has not freed expires by itself.
 	Until time.Duration
 }
 
-// ErrNotProved is the error of a [Requester] for a crashed holder whose time is up before the
-// store has proved what the record is.
+// ErrNotProved is the error of a [Requester] whose time is up before the store has proved what
+// a crashed holder's record is.
 var ErrNotProved = errors.New("the store did not show in time that the lock is free: the lock expires by itself")
 
 var errFull = errors.New("the session's record has no room for another request")
@@ -76,9 +76,9 @@ var errFull = errors.New("the session's record has no room for another request")
 //
 // The beat alone identifies the record of a crashed holder: all beats of a lease begin with
 // its ID, and no others do. Owner and token prove nothing: owners may share a name, and
-// tokens restart when a record was deleted. Neither does a version: a request changes it. Nor
-// does the beat of an older version of Tenure, which has no ID, nor a record in any state but
-// a holder's: a released or reserved record is not the dead holder's any more. The write
+// tokens restart when a record was deleted. Nor does a version, which a request changes, nor
+// an older Tenure's beat, which has no ID. A record in any state but a holder's, such as
+// released or reserved, is not the dead holder's any more. The write
 // replaces the version that was read, and has a new version. So no late heartbeat of the dead
 // holder can revive the record. If such a heartbeat, or a request, comes first, the machine
 // reads again. It also reads again for a while if the lock has no holder: a late claim of the
@@ -446,8 +446,8 @@ func (k *Requester) judgeLife(lock driver.Record, u *View) {
 	}
 }
 
-// room waits until the session's record has room for the request: each of its
-// heartbeats makes some.
+// room waits until the session's record has room for the request: each session
+// heartbeat makes some.
 func (k *Requester) room(now time.Duration, session driver.Record) {
 	was := k.full
 	if k.full = len(session.Requests) >= driver.MaxRequests; !k.full {

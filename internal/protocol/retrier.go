@@ -16,8 +16,8 @@ import (
 // the store throttled the call. A write that loses a race is retried at once; if it loses
 // repeatedly, a pause lets the others through. Patience counts from the sending of the first
 // call that was not answered. A store that answers only reads counts as silent: after two
-// writes without an answer the next one waits, whatever reads show, and only the answer to
-// a write ends the silence, or a time in which the machine has nothing to send.
+// unanswered writes the next write waits, whatever reads show. The silence ends when the
+// store answers a write, or when the machine has nothing to send for a while.
 //
 // Reads have their own capacity: after an overloaded store has refused a write, the machine
 // may read at once, but writes only after that pause.
@@ -54,8 +54,8 @@ func (q *retrier) Answer() (Answer, driver.Record, error) { return q.answer, q.b
 // Over says that the machine sends nothing more.
 func (q *retrier) Over() bool { return q.answer != NoAnswer && q.out == nil }
 
-// GiveUp ends the machine from outside. A written request stays, and so does the record of
-// a session: an open one has no user and no locks, and expires.
+// GiveUp ends the machine from outside. A written request stays, and so does a session's
+// record: an open session has no user and no locks, and expires.
 func (q *retrier) GiveUp(time.Duration) Action {
 	q.settle(Abandoned, driver.Record{}, nil)
 	return Action{}
@@ -95,7 +95,7 @@ func (q *retrier) send(now, at time.Duration, r *Call) *Call {
 }
 
 // rests says that the store has answered, and that the machine has nothing to write for a while:
-// lost races and unanswered calls before then do not count for the next write.
+// earlier lost races and unanswered calls do not count for the next write.
 func (q *retrier) rests(now time.Duration) {
 	q.unheard, q.races, q.writeAt, q.mute, q.failed = 0, 0, now, false, nil
 }

@@ -414,7 +414,7 @@ func NewOrphanReleaser(t Timing, env Env, of *SessionHolder, key string, token u
 func (d *OrphanReleaser) Key() string { return d.key }
 
 // Over says that nothing is left to release: the session does not hold the lock under
-// the token, or knows of it, or the session itself is over.
+// the token, knows of the lock, or is itself over.
 func (d *OrphanReleaser) Over() bool { return d.out == nil && d.ended() }
 
 func (d *OrphanReleaser) ended() bool { return d.answer != NoAnswer || d.of.Holder.Over() }

@@ -131,8 +131,8 @@ func (t Timing) Reservation() time.Duration {
 // before the holder's lease has certainly expired. A holder of another client kind
 // keeps no margin for drift, so the contender keeps both margins. A holder whose record
 // gives a smaller bound ρ' than this process's ρ acts for L·(1−ρ')/(1+ρ') by its clock.
-// The contender waits for the longest time that this can take by clocks that are wrong
-// by ρ, which is more than L. It never waits for less than L.
+// The contender waits for the longest time that this can take on clocks wrong by ρ,
+// which is more than L. It never waits for less than L.
 func (t Timing) wait(rec driver.Record) time.Duration {
 	lease := min(rec.Lease, forever)
 	kept := rec.Drift
@@ -154,8 +154,7 @@ const forever = 30 * MaxLease
 
 // Env has the inputs of the machines that are not deterministic.
 type Env struct {
-	// Fresh returns a string that is globally unique for ever, even by its first 13
-	// letters.
+	// Fresh returns a string whose first 13 letters are globally unique for ever.
 	Fresh func() string
 	// Random returns a number in [0, 1).
 	Random func() float64
@@ -167,7 +166,7 @@ type Env struct {
 	// Session is nil, locks under sessions are never taken over.
 	Session func(id string) *View
 	// Recall returns the instant after the reply that first showed a record's sign of
-	// life, if the view that had noted it was dropped since; never an earlier instant. The
+	// life, if the view that noted it was dropped. It returns no earlier instant. The
 	// calling view keeps the answer. Recall may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
 	// Differs is called for a holder with another drift bound than this process's, at

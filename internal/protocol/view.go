@@ -16,7 +16,7 @@ import (
 // the record share it, and it outlives them, so that a caller that only tries now and
 // then can also take a dead holder's lock.
 //
-// A strong reply counts if its call was sent after the latest reply that counted had come.
+// A strong reply counts if its call was sent after the latest counting reply came.
 // Overlapping calls have no order, so the later reply may show the older record. Such a reply
 // is a hint, and so is every cheap reply: if it shows another version than the known one, a
 // strong read is due.
@@ -185,7 +185,7 @@ func (s *View) NextPoll(refresh, lease time.Duration) time.Duration {
 	}
 	next := s.polled + time.Duration(s.spread*float64(refresh))
 	if dead, counted := s.unchangedUntil(); counted && s.sent < dead {
-		next = min(next, dead) // although another machine has just read it: that reply may not reach this one
+		next = min(next, dead) // even after another machine's read, which this one may not see
 	}
 	return min(next, s.due)
 }
