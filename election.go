@@ -489,7 +489,7 @@ func (k *candidate) failures(ctx context.Context, rec driver.Record) (n int, kno
 			k.lock.Failed(err)
 			return n, false
 		}
-		k.past, _ = protocol.Dense(past)
+		k.past, _ = protocol.UpToGap(past)
 		k.below = is
 	}
 	n, _ = failuresOf(k.c.options.Label, append(list, k.past...))

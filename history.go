@@ -45,7 +45,7 @@ func (c *Client) History(ctx context.Context, name string) ([]Term, error) {
 	past, err := c.past(ctx, name, from, to)
 	for cut := true; err == nil && cut; {
 		var dense []protocol.Entry
-		if dense, cut = protocol.Dense(past); cut {
+		if dense, cut = protocol.UpToGap(past); cut {
 			list = protocol.Whole(list, dense)
 			from, to = protocol.Older(list, limit)
 			past, err = c.past(ctx, name, from, to)

@@ -510,7 +510,7 @@ func (r *reap) round(ctx context.Context) (again bool, err error) {
 	if len(due) > 0 || next == math.MaxInt64 {
 		return len(due) > 0, nil
 	}
-	return true, r.Rest(ctx, next-now)
+	return true, r.Sleep(ctx, next-now)
 }
 
 // find lists the names. Locks that were deleted are no longer watched.
@@ -639,7 +639,7 @@ func (r *reap) close(ctx context.Context, id string) error {
 		if now := r.Session(id).Record; now.State == driver.Closed && now.End == driver.EndExpired {
 			return nil
 		}
-		if err := r.Rest(ctx, r.Timing().Pause()); err != nil {
+		if err := r.Sleep(ctx, r.Timing().Pause()); err != nil {
 			_, _ = s.Wait(ctx) // gives up
 			return err
 		}

@@ -167,7 +167,7 @@ func (r *raising) wait(ctx context.Context) error {
 			return nil
 		}
 		r.tell(remaining)
-		if err := r.Rest(ctx, min(remaining, time.Second)); err != nil {
+		if err := r.Sleep(ctx, min(remaining, time.Second)); err != nil {
 			return err
 		}
 	}

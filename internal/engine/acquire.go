@@ -21,8 +21,8 @@ type AcquireOptions struct {
 	Timing *protocol.Timing
 	// Under is the session that is to keep the lock alive; nil: it is its own lease.
 	Under *SessionHolder
-	// Wait bounds the waiting; AdditionalWait bounds it from when a holder's lease is
-	// known. Both are for an acquire that waits; 0 means no bound.
+	// Wait bounds the waiting; AdditionalWait bounds it to the lease that the record first
+	// shows plus this time. Both are for an acquire that waits; 0 means no bound.
 	Wait, AdditionalWait time.Duration
 	// Capacity is how many pieces of work the holder does at once.
 	Capacity int
@@ -66,19 +66,19 @@ func (c *Client) Acquire(ctx context.Context, o AcquireOptions) (*LeaseHolder, e
 type acquire struct {
 	nobody
 	AcquireOptions
-	k       *tracker
-	run     run
-	begun   time.Duration
-	con     *protocol.Acquirer // nil while the acquire waits for its turn
-	got     acquired           // the answer
-	answer  chan struct{}      // closed when it is there
-	shown   chan time.Duration // has room for the first lease that was read; nil: no caller needs it
-	remote  *remoteAcquire     // the remote holder that gets the lock; nil: this process does
-	settled bool               // answered, or abandoned
-	shownTo bool
-	news    uint64 // the token of the last holder that an event has reported
-	ended   bool
-	over    chan struct{} // closed when it has ended; made by Settle
+	k        *tracker
+	run      run
+	begun    time.Duration
+	acquirer *protocol.Acquirer // nil while the acquire waits for its turn
+	got      acquired           // the answer
+	answer   chan struct{}      // closed when it is there
+	shown    chan time.Duration // has room for the first lease that was read; nil: no caller needs it
+	remote   *remoteAcquire     // the remote holder that gets the lock; nil: this process does
+	settled  bool               // answered, or abandoned
+	shownTo  bool
+	news     uint64 // the token of the last holder that an event has reported
+	ended    bool
+	over     chan struct{} // closed when it has ended; made by Settle
 }
 
 type acquired struct {
@@ -100,7 +100,7 @@ func (r acquired) discard() {
 
 // newAcquire returns an acquire that has not joined the others yet.
 func (k *tracker) newAcquire(o AcquireOptions) *acquire {
-	a := &acquire{k: k, AcquireOptions: o, begun: k.c.contender(), answer: make(chan struct{})}
+	a := &acquire{k: k, AcquireOptions: o, begun: k.c.clock(), answer: make(chan struct{})}
 	if o.AdditionalWait != 0 {
 		a.shown = make(chan time.Duration, 1)
 	}
@@ -137,8 +137,8 @@ func (a *acquire) join() {
 	} else {
 		k.queue = append(k.queue, a)
 		k.awaited.Store(true)
-		want.Behind = len(k.queue) > 1
-		if !want.Behind || *a.Timing != k.c.timing { // an acquire with another refresh period polls by itself
+		want.Queued = len(k.queue) > 1
+		if !want.Queued || *a.Timing != k.c.timing { // an acquire with another refresh period polls by itself
 			a.start()
 		} else if s := k.snapshot(); s.Alive {
 			a.shows(s.Record.Lease)
@@ -196,8 +196,8 @@ func (a *acquire) abandon(err error) error {
 // neither is known. The caller holds viewMu.
 func (a *acquire) why(s Snapshot) error {
 	k := a.k
-	held := s.FreeIn > 0 && (s.looked >= a.begun || a.con == nil)
-	recent := k.trouble != nil && k.troubled >= a.begun && k.c.contender()-k.troubled <= a.Timing.Lease
+	held := s.FreeIn > 0 && (s.looked >= a.begun || a.acquirer == nil)
+	recent := k.trouble != nil && k.troubled >= a.begun && k.c.clock()-k.troubled <= a.Timing.Lease
 	switch {
 	case a.Want.Try: // a try waits for no holder
 		return nil
@@ -214,22 +214,22 @@ func (a *acquire) start() {
 	if a.Under != nil {
 		a.Under.mu.Lock()
 	}
-	a.con = protocol.NewAcquirer(*a.Timing, a.k.c.env, a.Want, a.k.view)
+	a.acquirer = protocol.NewAcquirer(*a.Timing, a.k.c.env, a.Want, a.k.view)
 	if a.Under != nil {
 		a.Under.mu.Unlock()
 	}
-	a.run.machine = a.con
-	a.run.act(a.con.Step)
+	a.run.machine = a.acquirer
+	a.run.act(a.acquirer.Step)
 }
 
 // giveUp takes the acquire off the queue. The caller holds viewMu.
 func (a *acquire) giveUp() {
 	a.unqueue()
-	if a.con == nil {
+	if a.acquirer == nil {
 		a.end()
 		return
 	}
-	a.run.act(a.con.GiveUp)
+	a.run.act(a.acquirer.GiveUp)
 }
 
 // unqueue passes the turn on if this acquire had it. The next acquire knows what the
@@ -243,7 +243,7 @@ func (a *acquire) unqueue() {
 	if i == 0 && len(k.queue) > 0 {
 		k.queue[0].act()
 	}
-	k.rest()
+	k.endWatch()
 }
 
 // stepped handles what a step of the machine means for the waiting callers.
@@ -252,11 +252,11 @@ func (a *acquire) stepped(now time.Duration, _ protocol.Action) {
 	if a.ended {
 		return
 	}
-	if g, ok := a.con.Granted(); ok {
+	if g, ok := a.acquirer.Granted(); ok {
 		a.won(now, g)
 		return
 	}
-	if r := a.con.Refused(); r != nil && !a.settled {
+	if r := a.acquirer.Refused(); r != nil && !a.settled {
 		err := a.refusal(r)
 		a.settle(nil, err)
 		if !r.Held && !r.Ended {
@@ -270,7 +270,7 @@ func (a *acquire) stepped(now time.Duration, _ protocol.Action) {
 		a.tell()
 	}
 	k.notify()
-	if a.con.Over() {
+	if a.acquirer.Over() {
 		a.end()
 	}
 }
@@ -278,7 +278,7 @@ func (a *acquire) stepped(now time.Duration, _ protocol.Action) {
 // impatient fails the acquire if its wait for its turn has used up its patience
 // with the store. The caller of this and of the following methods holds viewMu.
 func (a *acquire) impatient(now time.Duration, err error) {
-	if a.con == nil && a.Want.Patience > 0 && now-a.begun >= a.Want.Patience {
+	if a.acquirer == nil && a.Want.Patience > 0 && now-a.begun >= a.Want.Patience {
 		a.fails(err)
 	}
 }
@@ -288,20 +288,20 @@ func (a *acquire) fails(err error) {
 	a.giveUp()
 }
 
-// orphaned fails the acquire if its session has ended while it waits for its turn; an
+// failIfSessionEnded fails the acquire if its session has ended while it waits for its turn; an
 // acquire that acts finds that out by itself.
-func (a *acquire) orphaned() {
-	if a.con == nil {
+func (a *acquire) failIfSessionEnded() {
+	if a.acquirer == nil {
 		a.fails(a.Under.why())
 	} else {
-		a.run.act(a.con.Step)
+		a.run.act(a.acquirer.Step)
 	}
 }
 
 // act is called when the acquire has become the first of the queue, after another one
 // of this process.
 func (a *acquire) act() {
-	if a.con == nil {
+	if a.acquirer == nil {
 		a.start()
 	}
 	a.noticed()
@@ -314,10 +314,10 @@ func (a *acquire) reservedBy(rec driver.Record) bool {
 
 // look makes the acquire read the record soon; noticed steps it because the view may have
 // changed.
-func (a *acquire) look() { a.run.act(a.con.Hint) }
+func (a *acquire) look() { a.run.act(a.acquirer.Hint) }
 
 func (a *acquire) noticed() {
-	if a.con != nil && !a.ended {
+	if a.acquirer != nil && !a.ended {
 		a.run.set()
 	}
 }
@@ -342,7 +342,7 @@ func (a *acquire) won(now time.Duration, g protocol.Grant) {
 	c := a.k.c
 	c.events.emit(Event{
 		Kind: EventAcquired, Lock: a.k.key, Owner: g.Record.Owner, Token: g.Record.Token,
-		Took: a.Waited + now - a.begun, Remaining: max(0, g.Sent+a.Timing.Usable()-c.holder()),
+		Took: a.Waited + now - a.begun, Remaining: max(0, g.Sent+a.Timing.Usable()-c.leaseClock()),
 		Session: g.Record.Session, Grace: a.Timing.Grace,
 	})
 	if a.remote != nil {
@@ -358,7 +358,7 @@ func (a *acquire) won(now time.Duration, g protocol.Grant) {
 		}
 		a.settle(nil, err)
 		l.discard()
-		a.note(g)
+		a.writePast(g)
 	case l.Check() != nil:
 		// The process was paused between the request and now, until the lease was over; or
 		// the session has ended meanwhile.
@@ -368,7 +368,7 @@ func (a *acquire) won(now time.Duration, g protocol.Grant) {
 		}
 		a.settle(nil, err)
 		l.discard()
-		a.note(g)
+		a.writePast(g)
 	default:
 		if a.History {
 			a.got.past = g.Past()
@@ -391,7 +391,7 @@ func (a *acquire) offer(g protocol.Grant) {
 		close(a.answer)
 	}
 	a.settle(nil, err)
-	a.note(g)
+	a.writePast(g)
 	a.unqueue()
 	a.k.notify()
 	a.end()
@@ -435,9 +435,9 @@ func (a *acquire) end() {
 	if a.over != nil {
 		close(a.over)
 	}
-	if a.con != nil {
-		if g, ok := a.con.Left(); ok {
-			a.note(g)
+	if a.acquirer != nil {
+		if g, ok := a.acquirer.StrayGrant(); ok {
+			a.writePast(g)
 		}
 	}
 	if i := slices.Index(a.k.waiters, a); i >= 0 {
@@ -450,10 +450,10 @@ func (a *acquire) end() {
 	a.k.leave()
 }
 
-// note writes the terms before a grant into the history, if no caller gets its lease.
-func (a *acquire) note(g protocol.Grant) {
+// writePast writes the terms before a grant into the history, if no caller gets its lease.
+func (a *acquire) writePast(g protocol.Grant) {
 	if c := a.k.c; a.History && c.options.HistoryLimit > 0 {
-		c.note(a.k.key, g.Past())
+		c.writePast(a.k.key, g.Past())
 	}
 }
 
@@ -492,7 +492,7 @@ func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.R
 	}
 	// A store that was busy for a moment is not worth an event; a store that stays busy
 	// is.
-	if res.Err == nil || newsworthy(res.Err) || a.con.Silence(now) >= a.Timing.RequestTimeout {
+	if res.Err == nil || newsworthy(res.Err) || a.acquirer.Silence(now) >= a.Timing.RequestTimeout {
 		a.k.fail(res.Err)
 		if res.Err != nil {
 			c.events.emit(Event{Kind: EventStoreError, Lock: a.k.key, Err: res.Err})

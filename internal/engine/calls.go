@@ -41,9 +41,9 @@ type calls struct {
 	resting []*worker // idle; the last to become idle is used first
 }
 
-// last is the urgency of calls on which no lease depends. Heartbeats precede them,
+// neverNeeded is the urgency of calls on which no lease depends. Heartbeats precede them,
 // however long these calls have waited.
-const last = time.Duration(math.MaxInt64)
+const neverNeeded = time.Duration(math.MaxInt64)
 
 // request is what a call does.
 type request interface {
@@ -55,16 +55,16 @@ type request interface {
 	Answer(rec, former driver.Record, err error)
 }
 
-// alone is a request without a receiver for its answer.
-type alone func(context.Context) error
+// unanswered is a request without a receiver for its answer.
+type unanswered func(context.Context) error
 
 // Make calls it.
-func (f alone) Make(ctx context.Context) (rec, former driver.Record, err error) {
+func (f unanswered) Make(ctx context.Context) (rec, former driver.Record, err error) {
 	return rec, former, f(ctx)
 }
 
 // Answer does nothing.
-func (f alone) Answer(driver.Record, driver.Record, error) {}
+func (f unanswered) Answer(driver.Record, driver.Record, error) {}
 
 // storeCall is one call of the store.
 type storeCall struct {
@@ -117,11 +117,11 @@ func (e *timeoutError) known() string {
 }
 
 type waitingCall struct {
-	urgency time.Duration
-	serial  uint64 // first come, first served at equal urgency
-	call    storeCall
-	late    *time.Timer // gives the call up
-	index   int         // in the heap; -1: removed
+	neededBy time.Duration
+	serial   uint64 // first come, first served at equal urgency
+	call     storeCall
+	late     *time.Timer // gives the call up
+	index    int         // in the heap; -1: removed
 }
 
 // newCalls returns the calls of one client. At most the given number are in flight.
@@ -168,7 +168,7 @@ func (r *calls) Send(urgency time.Duration, q storeCall) {
 		return
 	}
 	r.serial++
-	w := &waitingCall{urgency: urgency, serial: r.serial, call: q}
+	w := &waitingCall{neededBy: urgency, serial: r.serial, call: q}
 	heap.Push(&r.waiting, w)
 	w.late = time.AfterFunc(hungFactor*r.timeoutOf(q), func() { r.giveUp(w) })
 }
@@ -185,8 +185,8 @@ func (r *calls) idle() *worker {
 	return w
 }
 
-// Beside runs f in a goroutine that Wait waits for. After Close it calls f directly.
-func (r *calls) Beside(f func()) {
+// Go runs f in a goroutine that Wait waits for. After Close it calls f directly.
+func (r *calls) Go(f func()) {
 	r.mu.Lock()
 	closed := r.closed
 	if !closed {
@@ -345,8 +345,8 @@ func (c *Client) send(timeout, urgency time.Duration, r *protocol.Call, to calle
 }
 
 // alone makes a call whose answer is dropped.
-func (c *Client) alone(call alone) {
-	c.calls.Send(last, storeCall{request: call})
+func (c *Client) alone(call unanswered) {
+	c.calls.Send(neverNeeded, storeCall{request: call})
 }
 
 type waitingCalls []*waitingCall
@@ -354,8 +354,8 @@ type waitingCalls []*waitingCall
 func (h waitingCalls) Len() int { return len(h) }
 
 func (h waitingCalls) Less(i, j int) bool {
-	if h[i].urgency != h[j].urgency {
-		return h[i].urgency < h[j].urgency
+	if h[i].neededBy != h[j].neededBy {
+		return h[i].neededBy < h[j].neededBy
 	}
 	return h[i].serial < h[j].serial
 }

@@ -111,7 +111,7 @@ func TestPatienceIsOfEachCall(t *testing.T) {
 // names the timeout.
 func TestTimeoutSaysSo(t *testing.T) {
 	inBubble(t, func(t *testing.T, calls *calls) {
-		calls.Send(0, storeCall{request: alone(func(ctx context.Context) error {
+		calls.Send(0, storeCall{request: unanswered(func(ctx context.Context) error {
 			begun := time.Now()
 			<-ctx.Done()
 			if took := time.Since(begun); took != requestTimeout || !errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -84,7 +84,7 @@ func (n *Candidate) answered() error {
 	if looks == n.looks {
 		return nil
 	}
-	now := c.contender()
+	now := c.clock()
 	if n.failed == nil {
 		n.silent = now
 	}
@@ -151,7 +151,7 @@ func (n *Candidate) Held() error { return n.k.c.heldBy(n.seen.Record, n.seen.Fre
 // error says that the lock is held. waited is how long the caller has waited for the lock.
 func (n *Candidate) Try(ctx context.Context, o AcquireOptions, waited time.Duration) (*LeaseHolder, error) {
 	of := n.seen.Record
-	o.Want.Try, o.Want.Behind, o.Want.Of, o.Waited = true, true, &of, waited
+	o.Want.Try, o.Want.Queued, o.Want.Observed, o.Waited = true, true, &of, waited
 	return n.k.c.Acquire(ctx, o)
 }
 
@@ -162,7 +162,7 @@ func (n *Candidate) Wish(priority int) (time.Duration, bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	at, ok := k.view.Wish(priority, n.timing.Lease)
-	return at - k.c.contender(), ok
+	return at - k.c.clock(), ok
 }
 
 // Prefer asks the holder to hand over, and does not wait for the answer.
@@ -170,7 +170,7 @@ func (n *Candidate) Prefer(priority int) {
 	k := n.k
 	k.c.viewMu.Lock()
 	rec, _ := k.view.Record()
-	k.view.Asked(k.c.contender())
+	k.view.NoteRequest(k.c.clock())
 	k.c.viewMu.Unlock()
 	if n.asking != nil {
 		n.asking.run.do(n.asking.m.GiveUp)

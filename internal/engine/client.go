@@ -44,14 +44,14 @@ type Client struct {
 	timing  protocol.Timing
 	env     protocol.Env
 
-	events    *events
-	calls     *calls
-	holder    func() time.Duration // the clock by which leases count
-	contender func() time.Duration // the clock of everything else
-	deadlines *timers              // of leases, on the holder's clock: cancels contexts
-	beats     *timers              // of leases, on the holder's clock: steps their machines
-	looks     *timers              // of trackers, on the contender's clock
-	notifier  *notifier            // tells other processes; nil without a transport
+	events     *events
+	calls      *calls
+	leaseClock func() time.Duration // the clock by which leases count
+	clock      func() time.Duration // the clock of everything else
+	deadlines  *timers              // of leases, on the holder's clock: cancels contexts
+	beats      *timers              // of leases, on the holder's clock: steps their machines
+	readTimers *timers              // of trackers, on the contender's clock
+	notifier   *notifier            // tells other processes; nil without a transport
 
 	closing chan struct{} // closed when Close begins
 	voided  chan struct{} // closed when the store was replaced
@@ -111,7 +111,7 @@ type API struct {
 // New returns a client that keeps its locks in the store.
 func New(store driver.Store, o Options) *Client {
 	c := &Client{
-		options: o, timing: o.Timing, holder: o.Holder, contender: o.Contender,
+		options: o, timing: o.Timing, leaseClock: o.Holder, clock: o.Contender,
 		events: newEvents(o.OnEvent), calls: newCalls(o.MaxInFlight, o.Timing.RequestTimeout),
 		closing: make(chan struct{}), voided: make(chan struct{}), gone: make(chan struct{}),
 		drained: make(chan struct{}), written: make(chan struct{}),
@@ -119,8 +119,8 @@ func New(store driver.Store, o Options) *Client {
 		held: map[*heldRecord]struct{}{}, own: map[string]*LeaseHolder{},
 		grants: unconfirmedGrants{all: map[grantKey]*unconfirmedGrant{}}, records: recordCache{all: map[string]*list.Element{}},
 	}
-	c.liveness = newLivenessCache(c.contender, c.timing.Lease)
-	c.env = protocol.Env{Fresh: rand.Text, Random: random, Recall: c.liveness.Of, Lease: c.holder}
+	c.liveness = newLivenessCache(c.clock, c.timing.Lease)
+	c.env = protocol.Env{Fresh: rand.Text, Random: random, Recall: c.liveness.Of, Lease: c.leaseClock}
 	c.env.Differs = (&drifts{own: c.timing.Drift, emit: c.events.emit, reported: map[string]struct{}{}}).differs
 	c.sessions = newSessionViews(c.timing, c.env, c.liveness)
 	c.env.Session = c.sessions.Of
@@ -128,10 +128,10 @@ func New(store driver.Store, o Options) *Client {
 	// A suspend, or a step of the wall clock, must be noticed within a fraction of the
 	// grace.
 	nap := napOf(c.timing)
-	c.deadlines = newTimers(c.holder, nap)
-	c.beats = newTimers(c.holder, nap)
-	c.looks = newTimers(c.contender, time.Second)
-	c.notifier = newNotifier(o.Transport, c.timing.Lease, c.contender, c.looks, c.calls.Beside)
+	c.deadlines = newTimers(c.leaseClock, nap)
+	c.beats = newTimers(c.leaseClock, nap)
+	c.readTimers = newTimers(c.clock, time.Second)
+	c.notifier = newNotifier(o.Transport, c.timing.Lease, c.clock, c.readTimers, c.calls.Go)
 
 	c.Store = newCheckedStore(store, c.endAll)
 	c.watcher, _ = store.(driver.Watcher)
@@ -289,8 +289,8 @@ func (c *Client) wait(ctx context.Context, ended <-chan struct{}) error {
 	}
 }
 
-// Rest waits for a while. The error is as of wait.
-func (c *Client) Rest(ctx context.Context, pause time.Duration) error {
+// Sleep waits for a while. The error is as of wait.
+func (c *Client) Sleep(ctx context.Context, pause time.Duration) error {
 	ended := make(chan struct{})
 	timer := time.AfterFunc(pause, func() { close(ended) })
 	defer timer.Stop()

@@ -34,7 +34,7 @@ func (c *Client) notice(store driver.Store) {
 	if replaced == nil {
 		return
 	}
-	c.calls.Beside(func() {
+	c.calls.Go(func() {
 		select {
 		case <-replaced:
 			c.Store.Replace(driver.Replaced(errNotified))
@@ -208,7 +208,7 @@ func (c *Client) end() {
 	close(c.gone)
 	c.notifier.close()
 	c.calls.Close()
-	c.looks.Close()
+	c.readTimers.Close()
 	c.beats.Close()
 	c.deadlines.Close()
 	c.events.close()

@@ -103,8 +103,8 @@ func (d *leaseDeadline) expire(until int64) ending {
 	return ending(until)
 }
 
-// bound returns the effective deadline, or the ending.
-func (d *leaseDeadline) bound() int64 {
+// effective returns the effective deadline, or the ending.
+func (d *leaseDeadline) effective() int64 {
 	until := d.until.Load()
 	if until == inherited && d.Parent != nil {
 		until = d.Parent.until.Load()
@@ -113,14 +113,14 @@ func (d *leaseDeadline) bound() int64 {
 }
 
 // Ended returns why the right has ended, as far as any call has found out.
-func (d *leaseDeadline) Ended() ending { return ending(min(d.bound(), int64(notEnded))) }
+func (d *leaseDeadline) Ended() ending { return ending(min(d.effective(), int64(notEnded))) }
 
 // Own is Ended without the parent.
 func (d *leaseDeadline) Own() ending { return ending(min(d.until.Load(), int64(notEnded))) }
 
 // Remaining returns the time until the deadline, 0 if the right has ended.
 func (d *leaseDeadline) Remaining() time.Duration {
-	until := d.bound()
+	until := d.effective()
 	if until <= 0 {
 		return 0
 	}
@@ -134,7 +134,7 @@ func (d *leaseDeadline) End(why ending) {
 		if until < 0 {
 			return
 		}
-		if due := d.bound(); due == int64(endedExpired) || due >= 0 && int64(d.timers.now()) >= due {
+		if due := d.effective(); due == int64(endedExpired) || due >= 0 && int64(d.timers.now()) >= due {
 			why = endedExpired
 		}
 		if d.until.CompareAndSwap(until, int64(why)) {

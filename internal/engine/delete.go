@@ -84,7 +84,7 @@ func (c *Client) Persist(
 		if err == nil || !passes(err) || time.Since(begun) >= bound {
 			return err
 		}
-		if ended := c.Rest(ctx, pause); ended != nil {
+		if ended := c.Sleep(ctx, pause); ended != nil {
 			return ended
 		}
 		pause = min(2*pause, c.timing.RequestTimeout)

@@ -129,7 +129,7 @@ func (k *heldRecord) urgency() time.Duration { return k.h.Deadline() }
 // holds the mutex.
 func (k *heldRecord) before(now time.Duration) {
 	if k.lease != nil {
-		k.lease.moves()
+		k.lease.reportProgress()
 	}
 	if k.deadline.Own() == endedExpired && !k.h.Expired() {
 		k.loop.carry(now, k.m().Expire(now)) // Check, or a timer, has found the expiry first
@@ -144,12 +144,12 @@ func (k *heldRecord) stepped(now time.Duration, a protocol.Action) {
 		k.deadline.Extend(k.h.Deadline())
 	}
 	if a.Call != nil && a.Call.Kind == protocol.Release && k.lease != nil {
-		k.lease.freeing = k.c.contender()
+		k.lease.freeing = k.c.clock()
 	}
 	for _, n := range a.Notes {
 		k.note(n, now)
 	}
-	k.settle()
+	k.answerWriters()
 	if k.lease != nil {
 		k.lease.returned()
 	} else {
@@ -205,7 +205,7 @@ func (k *heldRecord) hurries() {
 	if k.finished || k.t.Manual && k.lease != nil {
 		return // the work sends its own heartbeats
 	}
-	at := k.c.holder()
+	at := k.c.leaseClock()
 	if k.hurried > 0 {
 		at = max(at, k.hurried+k.t.Heartbeat/earlyPerHeartbeat)
 	}
@@ -329,8 +329,8 @@ func (k *heldRecord) noteEnded() (string, error) {
 func (k *heldRecord) finish() {
 	if !k.finished {
 		k.finished = true
-		k.c.deadlines.Rest(napOf(*k.t))
-		k.c.beats.Rest(napOf(*k.t))
+		k.c.deadlines.EndNap(napOf(*k.t))
+		k.c.beats.EndNap(napOf(*k.t))
 		k.c.beats.Drop(&k.early)
 		if k.lease != nil {
 			k.lease.unwatchRequests()
@@ -341,9 +341,9 @@ func (k *heldRecord) finish() {
 	}
 }
 
-// standing reports whether the store is still in place. If it was replaced, standing
+// storeInPlace reports whether the store is still in place. If it was replaced, standing
 // ends what has begun.
-func (k *heldRecord) standing() bool {
+func (k *heldRecord) storeInPlace() bool {
 	if err := k.c.Store.Gone(); err != nil {
 		k.replaced(err)
 		return false
@@ -399,8 +399,8 @@ func (k *heldRecord) await(ctx context.Context, ask func(time.Duration) (writeWa
 	}
 }
 
-// settle answers the callers whose write is confirmed, or can no longer be.
-func (k *heldRecord) settle() {
+// answerWriters answers the callers whose write is confirmed, or can no longer be.
+func (k *heldRecord) answerWriters() {
 	if len(k.waits) == 0 {
 		return
 	}
@@ -497,7 +497,7 @@ func (k *heldRecord) cancelFor(cause error) {
 	if k.lease != nil {
 		k.cancel(cause)
 	} else {
-		k.c.calls.Beside(func() { k.cancel(cause) })
+		k.c.calls.Go(func() { k.cancel(cause) })
 	}
 }
 

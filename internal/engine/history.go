@@ -31,8 +31,8 @@ func (c *Client) putHistory(ctx context.Context, lock string, past []driver.Term
 	}
 }
 
-// note writes terms into the history of a lock, and does not wait.
-func (c *Client) note(lock string, past []driver.Term) {
+// writePast writes terms into the history of a lock, and does not wait.
+func (c *Client) writePast(lock string, past []driver.Term) {
 	c.writeHistory(lock, past, (*protocol.HistoryWriter).GiveUp)
 }
 

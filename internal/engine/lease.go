@@ -32,9 +32,9 @@ type LeaseHolder struct {
 	freeing  time.Duration // on the contender's clock: before the latest release was sent
 	ownMu    sync.Mutex    // mu of a lock with its own lease
 
-	meter   *busyMeter    // nil before the first work; guarded by mu
-	unwatch func()        // ends the watch for requests; guarded by mu
-	left    chan struct{} // made by a release: closed when no call is sent any more, or only the session's closing remains
+	meter    *busyMeter    // nil before the first work; guarded by mu
+	unwatch  func()        // ends the watch for requests; guarded by mu
+	released chan struct{} // made by a release: closed when no call is sent any more, or only the session's closing remains
 }
 
 // newLease returns the granted lease, and false if the client is closed, so that the
@@ -50,7 +50,7 @@ func (c *Client) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHolder, o
 	if o.WatchRequests && !o.Timing.Manual {
 		l.watchRequests()
 	}
-	return l, l.standing() && open
+	return l, l.storeInPlace() && open
 }
 
 // newLease returns the lease granted under the session, and false if the session has
@@ -67,16 +67,16 @@ func (s *SessionHolder) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHo
 	h := protocol.NewUnderSession(s.t, &s.c.env, g, s.machine)
 	began := l.begin(h)
 	s.leases[h] = l
-	open = s.machine.Open(s.c.holder())
+	open = s.machine.Open(s.c.leaseClock())
 	s.mu.Unlock()
 	l.do(l.h.Step)
-	return l, l.standing() && began && open
+	return l, l.storeInPlace() && began && open
 }
 
 func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *LeaseHolder {
 	l := c.options.API.NewLease()
 	l.id, l.token, l.capacity = g.Record.Beat[:len(g.ID)], g.Record.Token, o.Capacity
-	l.c, l.t, l.key, l.since, l.lease = c, o.Timing, g.Record.Key, c.holder(), l
+	l.c, l.t, l.key, l.since, l.lease = c, o.Timing, g.Record.Key, c.leaseClock(), l
 	switch l.former = g.Record.Prev; {
 	case l.former == nil:
 	case g.Former.Key != "":
@@ -105,9 +105,9 @@ func (l *LeaseHolder) begin(h *protocol.Holder) (open bool) {
 	return l.c.beganRecord(&l.heldRecord) == nil
 }
 
-// moves reports the progress of the work to the machine. The caller of this and of the
+// reportProgress reports the progress of the work to the machine. The caller of this and of the
 // following methods holds the mutex.
-func (l *LeaseHolder) moves() {
+func (l *LeaseHolder) reportProgress() {
 	if p := l.progress.Load(); p > 0 {
 		l.h.Progress(time.Duration(p))
 	}
@@ -116,15 +116,15 @@ func (l *LeaseHolder) moves() {
 // returned notes that the work has returned, and that only the session's closing
 // remains.
 func (l *LeaseHolder) returned() {
-	if l.left != nil && (l.h.Over() || l.h.Left()) {
-		closeOnce(l.left)
+	if l.released != nil && (l.h.Over() || l.h.SessionRemains()) {
+		closeOnce(l.released)
 	}
 }
 
 // ended is called when no call is sent any more, with the event that reports it. It returns
 // the event to emit.
 func (l *LeaseHolder) ended(e Event) Event {
-	e.Busy = l.meter.until(l.c.contender())
+	e.Busy = l.meter.total(l.c.clock())
 	if e.Kind == EventReleased {
 		end, failed := l.h.End()
 		if e.End = string(end); failed != nil {
@@ -132,13 +132,13 @@ func (l *LeaseHolder) ended(e Event) Event {
 		}
 	}
 	if l.meter != nil {
-		l.c.looks.Drop(&l.meter.report)
+		l.c.readTimers.Drop(&l.meter.report)
 	}
 	if l.under != nil {
 		delete(l.under.leases, l.h)
 	}
 	if rec := l.h.Record(); rec.State != driver.Held {
-		l.c.left(rec, l.freeing) // the record in the reply to the release
+		l.c.observeRelease(rec, l.freeing) // the record in the reply to the release
 	} else {
 		l.c.Released(l.key)
 	}
@@ -183,7 +183,7 @@ func (l *LeaseHolder) Under() *SessionHolder { return l.under }
 func (l *LeaseHolder) Former() (*driver.Term, []byte) { return l.former, l.data }
 
 // Progress reports progress of the work.
-func (l *LeaseHolder) Progress() { l.progress.Store(int64(l.c.holder())) }
+func (l *LeaseHolder) Progress() { l.progress.Store(int64(l.c.leaseClock())) }
 
 // MakeWay ends the lease as a request would.
 func (l *LeaseHolder) MakeWay(q driver.Request) error {
@@ -199,7 +199,7 @@ func (l *LeaseHolder) MakeWay(q driver.Request) error {
 func (l *LeaseHolder) Busy() (busy, held time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.meter.until(l.c.contender()), l.c.holder() - l.since
+	return l.meter.total(l.c.clock()), l.c.leaseClock() - l.since
 }
 
 // BusyShare returns the share of its capacity that the holder has recently been at
@@ -207,7 +207,7 @@ func (l *LeaseHolder) Busy() (busy, held time.Duration) {
 func (l *LeaseHolder) BusyShare() float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.meter.share(l.c.contender())
+	return l.meter.share(l.c.clock())
 }
 
 // busyPeriods is the length of a period of the meter in lease durations: a minute by
@@ -218,12 +218,12 @@ const busyPeriods = 4
 func (l *LeaseHolder) Work(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.c.contender()
+	now := l.c.clock()
 	if l.meter == nil { // a holder that never uses Do gets no events
-		granted := now - (l.c.holder() - l.since)
+		granted := now - (l.c.leaseClock() - l.since)
 		l.meter = &busyMeter{capacity: max(1, l.capacity), at: now, from: window{at: granted}, to: window{at: now}}
 		l.meter.report.Run = l.reportBusy
-		l.c.looks.Set(&l.meter.report, now+busyPeriods*l.t.Lease)
+		l.c.readTimers.Set(&l.meter.report, now+busyPeriods*l.t.Lease)
 	}
 	l.meter.count(now)
 	l.meter.running += n
@@ -238,7 +238,7 @@ func (l *LeaseHolder) reportBusy(now time.Duration) {
 	}
 	busy, whole, share := l.meter.period(now)
 	l.c.events.emit(Event{Kind: EventBusy, Lock: l.key, Owner: l.c.options.Owner, Token: l.token, Busy: busy, Held: whole, Share: share})
-	l.c.looks.Set(&l.meter.report, now+busyPeriods*l.t.Lease)
+	l.c.readTimers.Set(&l.meter.report, now+busyPeriods*l.t.Lease)
 }
 
 // watchRequests asks the store to hint when a request is written into the record, if
@@ -293,7 +293,7 @@ func (l *LeaseHolder) AwaitEnd(ctx context.Context) error {
 		ended = nil
 	}
 	select {
-	case <-l.left:
+	case <-l.released:
 	case <-ended:
 		if errors.Is(context.Cause(ctx), ErrReleased) {
 			// ctx is the lease's own, which this release has ended.
@@ -302,7 +302,7 @@ func (l *LeaseHolder) AwaitEnd(ctx context.Context) error {
 		return uncertain(Done(ctx))
 	case <-l.c.gone:
 		select {
-		case <-l.left:
+		case <-l.released:
 		default:
 			if err := l.result(); err != nil {
 				return err
@@ -334,7 +334,7 @@ func (l *LeaseHolder) Free() { l.leave(nil, nil) }
 // leave begins the release, with data and the failure of the work. It returns false
 // if the release had begun before.
 func (l *LeaseHolder) leave(data []byte, failed *driver.Request) (first bool) {
-	l.back(func(now time.Duration) (a protocol.Action) {
+	l.workReturned(func(now time.Duration) (a protocol.Action) {
 		first, a = l.h.Leave(now, data, failed)
 		return a
 	})
@@ -343,20 +343,20 @@ func (l *LeaseHolder) leave(data []byte, failed *driver.Request) (first bool) {
 
 // discard releases a lease that no caller waits for any more.
 func (l *LeaseHolder) discard() {
-	l.back(func(now time.Duration) protocol.Action { return l.h.GiveUp(now) })
+	l.workReturned(func(now time.Duration) protocol.Action { return l.h.GiveUp(now) })
 }
 
-// back reports to the machine that the work has returned.
-func (l *LeaseHolder) back(leave func(now time.Duration) protocol.Action) {
+// workReturned reports to the machine that the work has returned.
+func (l *LeaseHolder) workReturned(leave func(now time.Duration) protocol.Action) {
 	if p := l.under; p != nil {
-		p.turn.Lock()
-		defer p.turn.Unlock()
+		p.releaseMu.Lock()
+		defer p.releaseMu.Unlock()
 	}
 	l.deadline.End(endedReleased)
 	l.do(func(now time.Duration) protocol.Action {
 		l.stopFor(ErrReleased)
-		if l.left == nil {
-			l.left = make(chan struct{})
+		if l.released == nil {
+			l.released = make(chan struct{})
 		}
 		return leave(now)
 	})
@@ -396,8 +396,8 @@ func (m *busyMeter) count(now time.Duration) {
 	m.at = max(m.at, now)
 }
 
-// until returns the total time at work until now.
-func (m *busyMeter) until(now time.Duration) time.Duration {
+// total returns the total time at work until now.
+func (m *busyMeter) total(now time.Duration) time.Duration {
 	if m == nil {
 		return 0
 	}

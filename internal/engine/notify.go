@@ -133,7 +133,7 @@ func (r *notifier) asks(key, address string) {
 // awaitedTerm is a term whose end the client waits for.
 type awaitedTerm struct {
 	r        *notifier
-	is       term
+	is       awaitedHolder
 	observes bool
 	w        *notification.Waiting // nil without a holder to notify
 	timer    timer
@@ -141,8 +141,8 @@ type awaitedTerm struct {
 	ended    bool
 }
 
-// term is the term of a holder that sends notifications.
-type term struct {
+// awaitedHolder is the term of a holder that sends notifications.
+type awaitedHolder struct {
 	key, address string
 	token        uint64
 	lease        time.Duration
@@ -151,7 +151,7 @@ type term struct {
 // awaits notifies the holder that the client waits, or only observes, as long as the view
 // shows the same term, and calls look when the holder notifies back. It ends the wait for
 // another term, was, which may be nil. A term without an address ends it for good.
-func (r *notifier) awaits(was *awaitedTerm, is term, observes bool, refresh time.Duration, look func()) *awaitedTerm {
+func (r *notifier) awaits(was *awaitedTerm, is awaitedHolder, observes bool, refresh time.Duration, look func()) *awaitedTerm {
 	address := is.address
 	switch {
 	case r == nil:

@@ -29,7 +29,7 @@ type SessionSnapshot struct {
 func (c *Client) Session(id string) SessionSnapshot {
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
-	return sessionSnapshotOf(c.sessions.Of(id), c.contender())
+	return sessionSnapshotOf(c.sessions.Of(id), c.clock())
 }
 
 func sessionSnapshotOf(u *protocol.View, now time.Duration) SessionSnapshot {
@@ -45,7 +45,7 @@ func sessionSnapshotOf(u *protocol.View, now time.Duration) SessionSnapshot {
 // ListSessions reads a page of session records. seen has a snapshot of each. A session without a
 // sign of life for its lease is read strongly.
 func (c *Client) ListSessions(ctx context.Context, cursor string) (page driver.Page, seen []SessionSnapshot, err error) {
-	sent := c.contender()
+	sent := c.clock()
 	page, err = c.Store.List(ctx, driver.SessionPrefix, cursor)
 	if err != nil {
 		return driver.Page{}, nil, err
@@ -54,7 +54,7 @@ func (c *Client) ListSessions(ctx context.Context, cursor string) (page driver.P
 	var dead []string
 	var at []int
 	c.viewMu.Lock()
-	now := c.contender()
+	now := c.clock()
 	for i, rec := range page.Records {
 		id := driver.SessionID(rec.Key)
 		u := c.sessions.known[id]
@@ -85,7 +85,7 @@ func (c *Client) ListSessions(ctx context.Context, cursor string) (page driver.P
 // two if the store ignores it.
 func (c *Client) Read(ctx context.Context, key string, how driver.Consistency) (protocol.Result, error) {
 	answer := make(answer, 1)
-	c.send(0, last, &protocol.Call{Kind: protocol.Read, Key: key, Consistency: how}, answer)
+	c.send(0, neverNeeded, &protocol.Call{Kind: protocol.Read, Key: key, Consistency: how}, answer)
 	return c.answered(ctx, answer)
 }
 
@@ -147,7 +147,7 @@ func (c *Client) ReadSessions(ctx context.Context, ids []string, cheap bool) err
 	if len(ids) == 0 {
 		return nil
 	}
-	sent := c.contender()
+	sent := c.clock()
 	how, keys := make([]driver.Consistency, len(ids)), make([]string, len(ids))
 	c.viewMu.Lock()
 	for i, id := range ids {
@@ -174,7 +174,7 @@ func (c *Client) sawSessions(
 ) (again []string, err error) {
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
-	now := c.contender()
+	now := c.clock()
 	for i, id := range ids {
 		u := c.sessions.Of(id)
 		switch {
@@ -225,7 +225,7 @@ func (c *Client) readBatches(ctx context.Context, keys []string, how []driver.Co
 
 func (c *Client) readBatch(ctx context.Context, keys []string, how driver.Consistency) ([]driver.Lookup, error) {
 	q := &batchRead{store: c.Store, keys: keys, how: how, answer: make(answer, 1)}
-	c.calls.Send(last, storeCall{request: q})
+	c.calls.Send(neverNeeded, storeCall{request: q})
 	if _, err := c.answered(ctx, q.answer); err != nil {
 		return nil, err // found may still be written to
 	}

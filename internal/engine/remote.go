@@ -222,7 +222,7 @@ func newRemoteWrite(c *Client, d protocol.RemoteHeartbeat) *remoteWrite {
 
 // urgency is the urgency of a heartbeat that renews a lease in time.
 func (w *remoteWrite) urgency() time.Duration {
-	return w.c.holder() + w.c.timing.Usable() - w.c.timing.Heartbeat
+	return w.c.leaseClock() + w.c.timing.Usable() - w.c.timing.Heartbeat
 }
 
 func (w *remoteWrite) stepped(time.Duration, protocol.Action) {

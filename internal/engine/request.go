@@ -111,7 +111,7 @@ func (a *asking) wait(ctx context.Context, o *Observer) error {
 		return c.options.API.Requested(&rec.Requests[0])
 	case protocol.Foreign:
 		return fmt.Errorf("%w: %q", ErrForeign, rec.Owner)
-	case protocol.Sessioned:
+	case protocol.UnderSession:
 		return fmt.Errorf("%w: %q holds the lock under a session, and ending the session would free all its locks: ask the holder to step down", ErrAlive, rec.Owner)
 	case protocol.Alive:
 		return fmt.Errorf("%w: %q has shown life under token %d", ErrAlive, rec.Owner, rec.Token)
@@ -157,7 +157,7 @@ func (c *Client) ReleaseCrashed(ctx context.Context, key, id string, after, with
 	if err := c.Usable(); err != nil {
 		return err
 	}
-	now := c.contender()
+	now := c.clock()
 	crash := protocol.ProvenCrash{Key: key, ID: id, From: now + max(after, 0), Until: now + within}
 	a := &asking{c: c, m: protocol.NewCrashReleaser(c.timing, c.env, crash)}
 	return a.begin().wait(ctx, nil)

@@ -52,11 +52,11 @@ type nobody struct{}
 func (nobody) before(time.Duration)                                   {}
 func (nobody) stepped(time.Duration, protocol.Action)                 {}
 func (nobody) replied(time.Duration, *protocol.Call, protocol.Result) {}
-func (nobody) urgency() time.Duration                                 { return last }
+func (nobody) urgency() time.Duration                                 { return neverNeeded }
 
 // run returns the driver of a machine by the contender's clock.
 func (c *Client) run(m protocol.Machine, of owner, mutex *sync.Mutex) run {
-	return run{c: c, machine: m, owner: of, mutex: mutex, timers: c.looks}
+	return run{c: c, machine: m, owner: of, mutex: mutex, timers: c.readTimers}
 }
 
 // step steps the machine.
@@ -73,7 +73,7 @@ func (r *run) do(step func(now time.Duration) protocol.Action) {
 func (r *run) act(step func(now time.Duration) protocol.Action) {
 	now := r.timers.now()
 	r.owner.before(now)
-	r.carry(now, r.sharedly(now, step))
+	r.carry(now, r.underViewMu(now, step))
 }
 
 // carry carries out what the machine wants. The caller holds the mutex.
@@ -100,7 +100,7 @@ func (r *run) result(c *protocol.Call, res protocol.Result) {
 	})
 }
 
-func (r *run) sharedly(now time.Duration, step func(time.Duration) protocol.Action) protocol.Action {
+func (r *run) underViewMu(now time.Duration, step func(time.Duration) protocol.Action) protocol.Action {
 	if r.shared != nil {
 		r.shared.Lock()
 		defer r.shared.Unlock()

@@ -28,9 +28,9 @@ type SessionHolder struct {
 	closed  chan struct{} // closed when it is over, or its heartbeats have stopped
 	ending  timer         // on the contender's clock: fails the acquires that wait under it
 
-	// turn admits one release at a time, and is taken before mu, but never by a timer: a
+	// releaseMu admits one release at a time, and is taken before mu, but never by a timer: a
 	// burst of releases delays a heartbeat by at most one of them.
-	turn sync.Mutex
+	releaseMu sync.Mutex
 
 	waiters map[*acquire]struct{}             // not ended; guarded by the client's viewMu
 	leases  map[*protocol.Holder]*LeaseHolder // not over; guarded by mu
@@ -106,7 +106,7 @@ func (s *SessionHolder) fail() {
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
 	for a := range s.waiters {
-		a.orphaned()
+		a.failIfSessionEnded()
 	}
 	s.mu.Lock()
 	freed, rec := s.h.Freed(), s.h.Record()
@@ -114,7 +114,7 @@ func (s *SessionHolder) fail() {
 	if freed != protocol.Released || rec.State != driver.Closed {
 		return
 	}
-	now := c.contender()
+	now := c.clock()
 	c.sessions.Of(s.id).Observe(now, now, driver.Strong, rec, true)
 	c.reapLater(s.id)
 }
@@ -133,7 +133,7 @@ func (s *SessionHolder) discard() {
 func (s *SessionHolder) noted(notes []protocol.Note) {
 	for _, n := range notes {
 		if n == protocol.NoteEnded || n == protocol.NoteQuiet || n == protocol.NoteOver {
-			s.c.looks.Set(&s.ending, 0)
+			s.c.readTimers.Set(&s.ending, 0)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (s *SessionHolder) admit(a *acquire) error {
 func (s *SessionHolder) isOpen() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.machine.Open(s.c.holder())
+	return s.machine.Open(s.c.leaseClock())
 }
 
 // wake steps a lease's machine for the session's machine, or the session's machine for a
@@ -212,7 +212,7 @@ type SessionOptions struct {
 // OpenSession opens a session. ctx bounds the opening only.
 func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (*SessionHolder, error) {
 	p := &opening{
-		c: c, t: new(o.Timing), begun: c.contender(), ended: make(chan struct{}),
+		c: c, t: new(o.Timing), begun: c.clock(), ended: make(chan struct{}),
 		m: protocol.NewSessionOpener(o.Timing, c.env, driver.Record{
 			Owner: c.options.Owner, Host: c.options.Host, Label: c.options.Label, Data: o.Data, Notify: c.notifier.own(),
 		}, o.Patience),
@@ -220,7 +220,7 @@ func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (*SessionHol
 	p.run = c.run(p.m, p, &p.mu)
 	p.run.timeout = o.Timing.RequestTimeout
 	if c.began() != nil {
-		p.left = true
+		p.abandoned = true
 	}
 	p.run.step()
 	if err := c.wait(ctx, p.ended); err != nil {
@@ -238,18 +238,18 @@ type opening struct {
 	begun time.Duration
 	ended chan struct{} // closed when s or err is there
 
-	mu   sync.Mutex // guards the fields below
-	run  run
-	m    *protocol.SessionOpener
-	left bool // no caller waits for it
-	over bool
-	s    *SessionHolder
-	err  error
+	mu        sync.Mutex // guards the fields below
+	run       run
+	m         *protocol.SessionOpener
+	abandoned bool // no caller waits for it
+	over      bool
+	s         *SessionHolder
+	err       error
 }
 
 func (p *opening) giveUp() {
 	p.mu.Lock()
-	p.left = true
+	p.abandoned = true
 	s := p.s
 	p.mu.Unlock()
 	if s != nil {
@@ -289,7 +289,7 @@ func (p *opening) opened(g protocol.Grant) {
 		id: driver.SessionID(g.Record.Key), machine: protocol.NewSessionHolder(*p.t, c.env, g), closed: make(chan struct{}),
 		waiters: map[*acquire]struct{}{}, leases: map[*protocol.Holder]*LeaseHolder{},
 	}
-	s.c, s.t, s.key, s.since, s.session = c, p.t, g.Record.Key, c.holder(), s
+	s.c, s.t, s.key, s.since, s.session = c, p.t, g.Record.Key, c.leaseClock(), s
 	s.prepare(context.Background(), new(sync.Mutex), nil)
 	s.loop.wake, s.loop.begin = s.wake, s.drive
 	s.ending.Run = func(time.Duration) { s.fail() }
@@ -298,13 +298,13 @@ func (p *opening) opened(g protocol.Grant) {
 	open := c.beganRecord(&s.heldRecord) == nil
 	s.mu.Unlock()
 	s.do(s.machine.Step)
-	open = s.standing() && open
+	open = s.storeInPlace() && open
 	c.events.emit(Event{
 		Kind: EventOpened, Session: s.id, Owner: g.Record.Owner,
-		Took: c.contender() - p.begun, Remaining: s.Remaining(), Grace: p.t.Grace,
+		Took: c.clock() - p.begun, Remaining: s.Remaining(), Grace: p.t.Grace,
 	})
 	switch {
-	case p.left || !open:
+	case p.abandoned || !open:
 		s.discard()
 		if p.err = c.Usable(); p.err == nil {
 			p.err = ErrClosed // the opening was given up
@@ -341,7 +341,7 @@ func (c *Client) ReapSession(id string) *SessionReaper {
 // holds viewMu.
 func (c *Client) reapLater(id string) {
 	rec, _ := c.sessions.Of(id).Record()
-	c.reaping(id).run.setAt(c.contender() + c.timing.Linger(rec))
+	c.reaping(id).run.setAt(c.clock() + c.timing.Linger(rec))
 }
 
 func (c *Client) reaping(id string) *SessionReaper {

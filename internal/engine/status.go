@@ -39,7 +39,7 @@ func (c *Client) Status(ctx context.Context, key string) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	defer k.leave()
-	sent := c.contender()
+	sent := c.clock()
 	k.polls(sent, false)
 	res, err := c.Read(ctx, key, driver.Strong)
 	if err == nil && res.Found && !protocol.Readable(res.Record) {
@@ -101,7 +101,7 @@ func (c *Client) statuses(
 			k.leave()
 		}
 	}()
-	sent := c.contender()
+	sent := c.clock()
 	how := make([]driver.Consistency, len(keys))
 	for i, key := range keys {
 		k, err := c.tracker(key)
@@ -157,7 +157,7 @@ func (c *Client) statuses(
 // List reads a page of lock records, and the sessions under which the locks are held. seen
 // has a snapshot of each; the page has the records that could not be read.
 func (c *Client) List(ctx context.Context, prefix, cursor string) (page driver.Page, seen []Snapshot, err error) {
-	sent := c.contender()
+	sent := c.clock()
 	page, err = c.Store.List(ctx, prefix, cursor)
 	if err != nil {
 		return driver.Page{}, nil, err
@@ -199,7 +199,7 @@ func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.R
 	var at []int
 	seen := make([]Snapshot, len(recs))
 	c.viewMu.Lock()
-	now := c.contender()
+	now := c.clock()
 	for i, view := range views {
 		seen[i] = snapshotOf(view, now)
 		k := trackers[i]
@@ -233,7 +233,7 @@ func (c *Client) glance(sent time.Duration, rec driver.Record) (*protocol.View, 
 	c.mu.Unlock()
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
-	now := c.contender()
+	now := c.clock()
 	if k != nil {
 		k.view.Observe(sent, now, driver.Eventual, rec, true)
 		if known, found := k.view.Record(); found && known.Version == rec.Version {

@@ -24,12 +24,12 @@ type timers struct {
 	// naps counts the shorter naps that were requested; short is the shortest.
 	naps  map[time.Duration]int
 	short time.Duration
-	// looks is when the goroutine reads the clock again by itself: awake if it is about
+	// nextReading is when the goroutine reads the clock again by itself: awake if it is about
 	// to, asleep if it sleeps until woken because no timer is set.
-	looks time.Duration
-	wake  chan struct{}
-	quit  chan struct{}
-	done  chan struct{}
+	nextReading time.Duration
+	wake        chan struct{}
+	quit        chan struct{}
+	done        chan struct{}
 }
 
 const (
@@ -52,7 +52,7 @@ type timer struct {
 // any timer is set.
 func newTimers(now func() time.Duration, nap time.Duration) *timers {
 	a := &timers{
-		now: now, nap: nap, short: nap, looks: awake,
+		now: now, nap: nap, short: nap, nextReading: awake,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go a.loop()
@@ -70,7 +70,7 @@ func (a *timers) Set(e *timer, at time.Duration) {
 	} else {
 		heap.Fix(&a.set, e.index-1)
 	}
-	late := at < a.looks
+	late := at < a.nextReading
 	a.mu.Unlock()
 	if late {
 		a.Poke()
@@ -105,8 +105,8 @@ func (a *timers) Nap(nap time.Duration) {
 	}
 }
 
-// Rest ends a Nap.
-func (a *timers) Rest(nap time.Duration) {
+// EndNap ends a Nap.
+func (a *timers) EndNap(nap time.Duration) {
 	if nap >= a.nap {
 		return
 	}
@@ -162,8 +162,8 @@ func (a *timers) runDue() (sleep time.Duration, any bool) {
 	now := a.now()
 	for {
 		a.mu.Lock()
-		if a.looks = awake; len(a.set) == 0 {
-			a.looks = asleep
+		if a.nextReading = awake; len(a.set) == 0 {
+			a.nextReading = asleep
 			a.mu.Unlock()
 			return 0, false
 		}
@@ -171,7 +171,7 @@ func (a *timers) runDue() (sleep time.Duration, any bool) {
 		if first.at > now {
 			if now = a.now(); first.at > now {
 				sleep = min(first.at-now, a.short)
-				a.looks = now + sleep
+				a.nextReading = now + sleep
 				a.mu.Unlock()
 				return sleep, true
 			}

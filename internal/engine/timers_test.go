@@ -129,16 +129,16 @@ func TestNaps(t *testing.T) {
 		if n := reads(); n < 600 {
 			t.Errorf("the clock was read %d times in 600 naps of a second", n)
 		}
-		w.Rest(time.Second)
-		w.Rest(2 * nap)
+		w.EndNap(time.Second)
+		w.EndNap(2 * nap)
 		if n := reads(); n < 600 {
 			t.Errorf("read %d times, although one nap of a second goes on", n)
 		}
-		w.Rest(time.Second)
+		w.EndNap(time.Second)
 		if n := reads(); n < 60 || n > 200 {
 			t.Errorf("read %d times in 60 naps of 10 s", n)
 		}
-		w.Rest(10 * time.Second)
+		w.EndNap(10 * time.Second)
 		if n := reads(); n > few+2 {
 			t.Errorf("read %d times, %d times before", n, few)
 		}

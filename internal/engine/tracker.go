@@ -148,9 +148,9 @@ type remembered struct {
 	sent time.Duration // on the contender's clock: before the call
 }
 
-// left is Released for a lock that a lease of this client has just released, with the
+// observeRelease is Released for a lock that a lease of this client has just released, with the
 // resulting record. Waiters need not read it.
-func (c *Client) left(rec driver.Record, sent time.Duration) {
+func (c *Client) observeRelease(rec driver.Record, sent time.Duration) {
 	if k := c.awaited(rec.Key); k != nil {
 		k.freed.Store(&remembered{rec, sent})
 		k.hint()
@@ -171,7 +171,7 @@ func (c *Client) awaited(key string) *tracker {
 // hint makes a read of the record due soon. It never blocks.
 func (k *tracker) hint() {
 	if k.hinted.CompareAndSwap(false, true) {
-		k.c.looks.Set(&k.hinting, 0)
+		k.c.readTimers.Set(&k.hinting, 0)
 	}
 }
 
@@ -181,7 +181,7 @@ func (k *tracker) hintDue(time.Duration) {
 	defer k.c.viewMu.Unlock()
 	k.hinted.Store(false)
 	if is := k.freed.Swap(nil); is != nil {
-		k.view.Observe(is.sent, k.c.contender(), driver.Strong, is.rec, true)
+		k.view.Observe(is.sent, k.c.clock(), driver.Strong, is.rec, true)
 		if rec, _ := k.view.Record(); rec.Version == is.rec.Version {
 			k.notify()
 			return
@@ -207,10 +207,10 @@ func (k *tracker) listen() {
 	if c.notifier == nil {
 		return
 	}
-	is := term{key: k.key}
+	is := awaitedHolder{key: k.key}
 	rec, _ := k.view.Record()
 	if rec.State == driver.Held && rec.Notify != "" && (len(k.queue) > 0 || len(k.observers) > 0) {
-		is = term{k.key, rec.Notify, rec.Token, rec.Lease}
+		is = awaitedHolder{k.key, rec.Notify, rec.Token, rec.Lease}
 	}
 	k.awaits = c.notifier.awaits(k.awaits, is, len(k.queue) == 0, c.timing.Refresh, k.notified)
 }
@@ -266,7 +266,7 @@ func (k *tracker) watched(unwatch func(), err error) {
 		return
 	}
 	k.unwatch = unwatch
-	k.rest()
+	k.endWatch()
 	switch { // something may have changed before the watch
 	case k.unwatch == nil:
 	case len(k.queue) > 0:
@@ -276,8 +276,8 @@ func (k *tracker) watched(unwatch func(), err error) {
 	}
 }
 
-// rest ends the watch when no acquire waits and no observer is left.
-func (k *tracker) rest() {
+// endWatch ends the watch when no acquire waits and no observer is left.
+func (k *tracker) endWatch() {
 	k.listen()
 	if len(k.queue) > 0 || len(k.observers) > 0 {
 		return
@@ -294,7 +294,7 @@ func (k *tracker) rest() {
 func (k *tracker) observed(sent time.Duration, how driver.Consistency, rec driver.Record, found bool) {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
-	k.view.Observe(sent, k.c.contender(), how, rec, found)
+	k.view.Observe(sent, k.c.clock(), how, rec, found)
 	k.notify()
 }
 
@@ -320,7 +320,7 @@ func (k *tracker) missed() {
 }
 
 // snapshot returns the current state of the view. The caller holds viewMu.
-func (k *tracker) snapshot() Snapshot { return snapshotOf(k.view, k.c.contender()) }
+func (k *tracker) snapshot() Snapshot { return snapshotOf(k.view, k.c.clock()) }
 
 func snapshotOf(view *protocol.View, now time.Duration) Snapshot {
 	s := Snapshot{}
@@ -414,7 +414,7 @@ func (c *Client) Observe(key string) (*Observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Observer{k: k, changed: make(chan struct{}, 1), begun: c.contender()}
+	o := &Observer{k: k, changed: make(chan struct{}, 1), begun: c.clock()}
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
 	k.follow()
@@ -446,7 +446,7 @@ func (o *Observer) Close() {
 	if len(k.observers) == 0 {
 		k.poller.run.act(k.poller.GiveUp)
 	}
-	k.rest()
+	k.endWatch()
 }
 
 // Latest returns the latest state, and an error that was not returned yet. fresh says that

@@ -98,9 +98,9 @@ type mark struct {
 const (
 	// maxMarks bounds the marks: 32 bytes each, a few megabytes in all.
 	maxMarks = 50_000
-	// maxMarkAge is how many leases a mark is kept at least. The mark of a living holder
+	// minMarkLeases is how many leases a mark is kept at least. The mark of a living holder
 	// is useless after its next heartbeat, but a client cannot know which marks those are.
-	maxMarkAge = 16
+	minMarkLeases = 16
 )
 
 func sumOf(rec driver.Record) lifeSum {
@@ -126,7 +126,7 @@ func (r *livenessCache) Note(s *protocol.View) {
 		return
 	}
 	now := r.now()
-	until := now + maxMarkAge*min(max(r.lease, rec.Lease), protocol.MaxLease)
+	until := now + minMarkLeases*min(max(r.lease, rec.Lease), protocol.MaxLease)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.marks) >= maxMarks && now >= r.tidied {
@@ -175,7 +175,7 @@ func (r *livenessCache) replaces(rec driver.Record) {
 
 // tidy drops the marks that have been kept long enough.
 func (r *livenessCache) tidy(now time.Duration) {
-	r.tidied = now + maxMarkAge*r.lease
+	r.tidied = now + minMarkLeases*r.lease
 	for sum, m := range r.marks {
 		if now >= m.until {
 			delete(r.marks, sum)

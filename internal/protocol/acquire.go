@@ -31,12 +31,12 @@ type Want struct {
 	// UnlessAlive gives up at the first sign of life of the holder that was observed, a
 	// release included.
 	UnlessAlive bool
-	// Behind says that other contenders of this process already wait for the key, so
+	// Queued says that other contenders of this process already wait for the key, so
 	// that the view is fresh and the first move need not be a claim.
-	Behind bool
-	// Of is the record for which the caller decided to try: the try gives up if it finds
+	Queued bool
+	// Observed is the record for which the caller decided to try: the try gives up if it finds
 	// another term, or another state of that term. Nil accepts any.
-	Of *driver.Record
+	Observed *driver.Record
 	// Patience is how long the store may fail to give any answer; 0: for ever.
 	Patience time.Duration
 	// Notify is the holder's address for notifications, empty if it takes none.
@@ -82,21 +82,21 @@ type Acquirer struct {
 	// began, and the first sign of life of its session.
 	first, firstOfSession life
 
-	id      string   // the beginning of all of its beats: see Env.beatOf
-	attempt attempt  // the latest claim or takeover
-	unknown attempts // attempts that may have been applied, or may yet be
-	resolve bool     // a read must find out their outcome first
-	late    *late    // an unusable grant of this acquire
-	inquiry inquiry  // whether the session of the lock holds it
+	id      string      // the beginning of all of its beats: see Env.beatOf
+	attempt attempt     // the latest claim or takeover
+	unknown attempts    // attempts that may have been applied, or may yet be
+	resolve bool        // a read must find out their outcome first
+	stray   *strayGrant // an unusable grant of this acquire
+	inquiry inquiry     // whether the session of the lock holds it
 
 	grant   *Grant // unused if the acquire was given up before
 	refusal *Refusal
 	cleanup *cleanup // nil: it was not given up
 }
 
-// late is a grant that a contender found too late: the lease was over, or the acquire was given
+// strayGrant is a grant that a contender found too late: the lease was over, or the acquire was given
 // up. The contender must replace or release the record.
-type late struct {
+type strayGrant struct {
 	rec    driver.Record
 	before []*driver.Term
 }
@@ -118,7 +118,7 @@ type cleanup struct {
 func NewAcquirer(t Timing, env Env, want Want, view *View) *Acquirer {
 	c := &Acquirer{
 		pace: retrier{t: t, env: env, patience: want.Patience}, want: want, view: view,
-		begun: want.Behind, since: never,
+		begun: want.Queued, since: never,
 	}
 	if want.Under != nil {
 		want.Under.acquires[c] = struct{}{}
@@ -134,9 +134,9 @@ func (c *Acquirer) Granted() (Grant, bool) {
 	return *c.grant, true
 }
 
-// Left returns an unused grant that the contender found while it cleaned up. No other
+// StrayGrant returns an unused grant that the contender found while it cleaned up. No other
 // grant may show the terms before it.
-func (c *Acquirer) Left() (Grant, bool) {
+func (c *Acquirer) StrayGrant() (Grant, bool) {
 	if c.grant == nil || c.cleanup == nil {
 		return Grant{}, false
 	}
@@ -217,11 +217,11 @@ func (c *Acquirer) act(now time.Duration) *Call {
 		return nil
 	}
 	c.begin(now)
-	if c.cleanup == nil && c.begun && !c.resolve && c.late == nil {
+	if c.cleanup == nil && c.begun && !c.resolve && c.stray == nil {
 		c.judge(now)
 	}
-	if c.cleanup != nil && len(c.unknown) == 0 && c.late == nil {
-		c.pace.settle(Abandoned, driver.Record{}, nil)
+	if c.cleanup != nil && len(c.unknown) == 0 && c.stray == nil {
+		c.pace.finish(Abandoned, driver.Record{}, nil)
 		return nil
 	}
 	m := c.plan()
@@ -274,13 +274,13 @@ func (c *Acquirer) plan() move {
 	rec, found := c.view.Record()
 	_, known := c.view.Known()
 	switch {
-	case c.cleanup != nil && c.late != nil:
+	case c.cleanup != nil && c.stray != nil:
 		return move{kind: Release}
 	case c.cleanup != nil:
 		return move{kind: Read, at: c.cleanup.next}
-	case c.resolve, c.shown(rec):
+	case c.resolve, c.wroteBy(rec):
 		return move{kind: Read}
-	case c.late != nil:
+	case c.stray != nil:
 		return move{kind: Takeover}
 	case !c.begun, !known, !found, rec.State == driver.Released:
 		return move{kind: Claim}
@@ -331,12 +331,12 @@ func (c *Acquirer) mustSee(s *View, own bool) bool {
 	return (c.want.Try || c.want.UnlessAlive) && !seen
 }
 
-// shown says that another machine that shares the view has read what this acquire
+// wroteBy says that another machine that shares the view has read what this acquire
 // wrote. The acquire must read the record itself. Under a session only that read ends
 // the wait, because the session keeps alive what its acquires have written.
-func (c *Acquirer) shown(rec driver.Record) bool {
+func (c *Acquirer) wroteBy(rec driver.Record) bool {
 	_, own := c.unknown.wrote(rec)
-	return own && c.late == nil && rec.State == driver.Held
+	return own && c.stray == nil && rec.State == driver.Held
 }
 
 // orphan says that the lock is held in the name of the contender's own session, and
@@ -384,8 +384,8 @@ func (c *Acquirer) inquires(rec driver.Record, u *View) (time.Duration, bool) {
 			return 0, false
 		}
 	}
-	at := c.view.term + c.pace.t.Lease
-	if c.inquiry.term == c.view.term {
+	at := c.view.termSince + c.pace.t.Lease
+	if c.inquiry.term == c.view.termSince {
 		at = max(at, c.inquiry.again)
 	}
 	dead, _ := u.DeadAt()
@@ -427,8 +427,8 @@ func (c *Acquirer) call(now time.Duration, m move) *Call {
 	case ForceRelease:
 		r.Prev, r.Next = view.rec, closed(view.rec, c.pace.env.Fresh(), driver.EndExpired)
 	case Release:
-		if r.Prev = rec; c.late != nil {
-			r.Prev = c.late.rec
+		if r.Prev = rec; c.stray != nil {
+			r.Prev = c.stray.rec
 		}
 		r.Next = freed(r.Prev, c.pace.env.Fresh(), driver.EndAbandoned, nil)
 	}
@@ -442,8 +442,8 @@ func (c *Acquirer) take(now time.Duration, r *Call, rec driver.Record) {
 	if r.Kind == Claim {
 		r.Next = c.held(0)
 	} else {
-		if r.Prev = rec; c.late != nil {
-			r.Prev = c.late.rec
+		if r.Prev = rec; c.stray != nil {
+			r.Prev = c.stray.rec
 		}
 		r.Next = c.held(r.Prev.Token + 1)
 		r.Next.Prev = c.view.ending(r.Prev)
@@ -452,14 +452,14 @@ func (c *Acquirer) take(now time.Duration, r *Call, rec driver.Record) {
 		}
 		if prev := r.Prev.Prev; prev != nil && r.Prev.State == driver.Held {
 			before = []*driver.Term{prev}
-			if c.late != nil {
-				before = append(before, c.late.before...)
+			if c.stray != nil {
+				before = append(before, c.stray.before...)
 			}
 		}
 	}
 	c.attempt = attempt{
-		kind: r.Kind, version: r.Next.Version, token: r.Next.Token, sent: now, counts: c.pace.env.lease(now),
-		before: before, late: c.late != nil,
+		kind: r.Kind, version: r.Next.Version, token: r.Next.Token, sent: now, countsFrom: c.pace.env.lease(now),
+		before: before, late: c.stray != nil,
 	}
 }
 
@@ -487,7 +487,7 @@ func (c *Acquirer) held(token uint64) driver.Record {
 // record, where the next heartbeat finds it.
 func (c *Acquirer) request(now time.Duration, m move, rec driver.Record) driver.Request {
 	if m.ask == driver.Confirm {
-		c.inquiry = inquiry{c.view.term, now + inquiries*c.pace.t.Lease}
+		c.inquiry = inquiry{c.view.termSince, now + inquiries*c.pace.t.Lease}
 		return driver.Request{
 			ID: c.pace.env.Fresh(), Kind: driver.Confirm, By: c.want.Owner, Lock: rec.Key, Token: rec.Token,
 			Reason: "somebody waits for it",
@@ -497,7 +497,7 @@ func (c *Acquirer) request(now time.Duration, m move, rec driver.Record) driver.
 	if q.ID = c.pace.env.Fresh(); m.session {
 		q.Lock = rec.Key
 	}
-	c.view.Asked(now)
+	c.view.NoteRequest(now)
 	return q
 }
 
@@ -519,7 +519,7 @@ func (c *Acquirer) judge(now time.Duration) {
 	switch {
 	case found && !Readable(rec):
 		c.refuse(now, Refusal{Record: rec, Err: driver.ErrUnreadable})
-	case c.shown(rec): // written by it, as its own look will tell
+	case c.wroteBy(rec): // written by it, as its own look will tell
 	case c.changed(rec):
 		c.refuse(now, refusal)
 	case c.reservedForMe(rec), c.orphan(rec): // reserved for it, or an orphan
@@ -532,7 +532,7 @@ func (c *Acquirer) judge(now time.Duration) {
 
 // changed says that the try was decided on another state of the lock.
 func (c *Acquirer) changed(rec driver.Record) bool {
-	of := c.want.Of
+	of := c.want.Observed
 	return of != nil && (rec.Token != of.Token || rec.State != of.State)
 }
 
@@ -620,7 +620,7 @@ func (c *Acquirer) Reply(now time.Duration, r Result) Action {
 		view.missed(out)
 		c.fail(now, out, r)
 	case view != c.view:
-		view.Observe(c.pace.sent, now, out.fresh(), r.Record, r.Found)
+		view.Observe(c.pace.sent, now, out.consistency(), r.Record, r.Found)
 		c.sessionRead = c.sessionRead || view.sent == c.pace.sent
 	default:
 		c.answer(now, out, r)
@@ -639,7 +639,7 @@ func (c *Acquirer) notAsked(now time.Duration, out *Call, o Outcome) {
 	switch {
 	case asked.Kind != driver.Confirm:
 		if o == Conflicted {
-			c.view.Asked(never)
+			c.view.NoteRequest(never)
 		}
 	case o == Conflicted:
 		c.inquiry = inquiry{}
@@ -655,12 +655,12 @@ func (c *Acquirer) fail(now time.Duration, out *Call, r Result) {
 	}
 	switch {
 	case c.cleanup != nil:
-		if now >= c.cleanup.until && !c.bound() || errors.Is(r.Err, driver.ErrPermanent) {
-			c.unknown, c.late = nil, nil // it cannot be cleaned up
+		if now >= c.cleanup.until && !c.keptBySession() || errors.Is(r.Err, driver.ErrPermanent) {
+			c.unknown, c.stray = nil, nil // it cannot be cleaned up
 		}
 	case r.Outcome == Unknown && (c.writes(out) || out.Kind == Release):
 		c.resolve = true
-	case c.writes(out) && c.late == nil && errors.Is(r.Err, driver.ErrThrottled):
+	case c.writes(out) && c.stray == nil && errors.Is(r.Err, driver.ErrThrottled):
 		// The store is overloaded. Reads have their own capacity, and mostly show that
 		// another holder has the lock. Repeating the write would only add to the load that
 		// delays the holder's heartbeats.
@@ -676,19 +676,19 @@ func (c *Acquirer) answer(now time.Duration, out *Call, r Result) {
 	if out.Kind == Read && out.Consistency == driver.Strong {
 		c.resolve = false
 	}
-	if out.Kind == Release && c.late != nil {
+	if out.Kind == Release && c.stray != nil {
 		c.givenBack(now, out, r)
 		return
 	}
-	c.late = nil
+	c.stray = nil
 	c.remember()
 	last, _ := c.view.Record()
-	c.view.Observe(c.pace.sent, now, out.fresh(), r.Record, r.Found)
+	c.view.Observe(c.pace.sent, now, out.consistency(), r.Record, r.Found)
 	c.lockRead = c.lockRead || c.view.sent == c.pace.sent
 	if dead, held := c.view.DeadAt(); held && now < dead && !c.orphan(r.Record) {
-		c.pace.rests(now)
+		c.pace.clearFailures(now)
 	}
-	if r.Found && holder(r.Record) && out.fresh() == driver.Strong {
+	if r.Found && holder(r.Record) && out.consistency() == driver.Strong {
 		c.notesHolder(lifeOf(r.Record))
 	}
 	a, own := attempt{}, false
@@ -712,55 +712,55 @@ func (c *Acquirer) won(now time.Duration, a attempt, r Result, last driver.Recor
 	if a.kind == Claim && c.released(r.Record) {
 		c.refuse(now, Refusal{Held: true, Record: last})
 	}
-	g := &Grant{ID: c.id, Record: r.Record, Sent: a.counts, Former: r.Former, Before: before(a, r.Former), by: c}
+	g := &Grant{ID: c.id, Record: r.Record, Sent: a.countsFrom, Former: r.Former, Before: before(a, r.Former), by: c}
 	switch {
 	case c.cleanup != nil:
-		c.grant, c.late = g, &late{rec: r.Record}
+		c.grant, c.stray = g, &strayGrant{rec: r.Record}
 	case c.want.Under == nil && now >= a.sent+c.pace.t.Usable():
 		// Our own write, but so old that its lease is over. No work began under it: it is
 		// replaced like a dead holder's record.
-		c.late = &late{r.Record, g.Before}
+		c.stray = &strayGrant{r.Record, g.Before}
 	default:
 		if a.late {
 			g.Former = driver.Record{} // its data came from this acquire
 		}
 		c.grant = g
-		c.pace.settle(Done, r.Record, nil)
+		c.pace.finish(Done, r.Record, nil)
 	}
 }
 
 // givenBack takes the answer to the release of a late grant.
 func (c *Acquirer) givenBack(now time.Duration, out *Call, r Result) {
-	c.view.Observe(c.pace.sent, now, out.fresh(), r.Record, r.Found)
-	own, rec := c.late.rec, r.Record
+	c.view.Observe(c.pace.sent, now, out.consistency(), r.Record, r.Found)
+	own, rec := c.stray.rec, r.Record
 	same := r.Found && rec.State == driver.Held && rec.Token == own.Token && rec.Beat == own.Beat
 	if r.Outcome == Conflicted && same {
-		c.late.rec = rec // a request was written into it
+		c.stray.rec = rec // a request was written into it
 		return
 	}
 	// Released, or another holder's: the attempt has had its effect.
 	c.unknown = c.unknown.without(own.Version).without(own.Beat)
-	c.late = nil
+	c.stray = nil
 }
 
 // looksAgain schedules the reads that find out whether an attempt of unknown outcome was
 // applied after all: at growing intervals, and once more at the end.
 func (c *Acquirer) looksAgain(now time.Duration) {
 	k := c.cleanup
-	if now >= k.until && !c.bound() {
+	if now >= k.until && !c.keptBySession() {
 		c.unknown = nil // a write that is applied later expires by itself
 		return
 	}
 	k.next = now + min(c.pace.t.Refresh, c.pace.t.Lease/16)<<min(k.looks, 5)
-	if !c.bound() {
+	if !c.keptBySession() {
 		k.next = min(k.next, k.until)
 	}
 	k.looks++
 }
 
-// bound says that a session would keep alive what this acquire has written. The acquire
+// keptBySession says that a session would keep alive what this acquire has written. The acquire
 // must then go on until the outcome is known.
-func (c *Acquirer) bound() bool {
+func (c *Acquirer) keptBySession() bool {
 	u := c.want.Under
 	return u != nil && !u.Holder.Over() && !u.Quiet()
 }

@@ -61,8 +61,8 @@ type Call struct {
 // OfSession says that the call is about a session's record.
 func (r *Call) OfSession() bool { return strings.HasPrefix(r.Key, driver.SessionPrefix) }
 
-// fresh returns the consistency of the reply. The reply to a write is strong.
-func (r *Call) fresh() driver.Consistency {
+// consistency returns the consistency of the reply. The reply to a write is strong.
+func (r *Call) consistency() driver.Consistency {
 	if r.Kind.Reads() {
 		return r.Consistency
 	}
@@ -146,12 +146,12 @@ func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
 
 // attempt is a write whose outcome may become known later.
 type attempt struct {
-	kind    Kind
-	version string
-	token   uint64 // 0: counted by the store
-	sent    time.Duration
-	counts  time.Duration // the instant from which its lease counts: see Env.Lease
-	data    uint64        // the serial number of the data that it carries
+	kind       Kind
+	version    string
+	token      uint64 // 0: counted by the store
+	sent       time.Duration
+	countsFrom time.Duration // the instant from which its lease counts: see Env.Lease
+	data       uint64        // the serial number of the data that it carries
 	// before are the terms that precede its Prev, as far as a takeover knows them, newest
 	// first.
 	before []*driver.Term

@@ -148,14 +148,14 @@ func (c *HistoryWriter) Reply(now time.Duration, r Result) Action {
 		c.tookEntry(r)
 	case out.Kind == HistoryPut:
 		if c.spent(now) {
-			c.settle(Unusable, driver.Record{}, r.Err)
+			c.finish(Unusable, driver.Record{}, r.Err)
 		}
 	case out.Kind == Read && r.Found && r.Record.State == driver.Past:
 		c.old, c.move = r.Record, Delete
 	case out.Kind == Delete && !c.written:
 		c.move = HistoryPut // whether the delete was applied or not, HistoryPut finds out
 	default:
-		c.settle(Done, c.entry, nil)
+		c.finish(Done, c.entry, nil)
 	}
 	return Action{Call: c.act(now)}
 }
@@ -169,7 +169,7 @@ func (c *HistoryWriter) tookEntry(r Result) {
 	}
 	c.written, c.waited, c.move = true, false, Read
 	if c.token <= c.limit {
-		c.settle(Done, c.entry, nil)
+		c.finish(Done, c.entry, nil)
 	}
 }
 
@@ -233,10 +233,10 @@ func Older(list []Entry, limit uint64) (from, to uint64) {
 	return from, from - min(from, limit-min(limit, uint64(len(list))))
 }
 
-// Dense returns the entries of past up to the first raised token, and whether it cut
+// UpToGap returns the entries of past up to the first raised token, and whether it cut
 // any off. No term ever had a skipped token, so the caller must read the next entries
 // from below the gap.
-func Dense(past []Entry) (dense []Entry, cut bool) {
+func UpToGap(past []Entry) (dense []Entry, cut bool) {
 	for i, e := range past {
 		if e.Below()+1 < e.Token {
 			return past[:i+1], true

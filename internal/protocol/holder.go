@@ -299,14 +299,14 @@ func (h *Holder) Next() (time.Duration, bool) {
 		return 0, false
 	}
 	_, due := h.plan()
-	if at := min(due, h.turn()); at != endless {
+	if at := min(due, h.nextChange()); at != endless {
 		return at, true
 	}
 	return 0, false
 }
 
-// turn returns when the passing of time alone changes the holder.
-func (h *Holder) turn() time.Duration {
+// nextChange returns when the passing of time alone changes the holder.
+func (h *Holder) nextChange() time.Duration {
 	at := endless
 	// The session steps its locks when its deadline passes, so that they need no timers.
 	if h.under == nil && !h.Expired() && !h.done() {
@@ -534,9 +534,8 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 // unchanged for the lease. But a session keeps the records of its locks alive. So the
 // holder of such a lock waits for the lease itself, and then releases the lock: the lock
 // lapses. That is never earlier than a takeover: contenders would count from the last
-// heartbeat, which was sent before the right to act ended, and the holder counts from
-// that end. By then, work that calls Check has stopped: Check fails from that
-// end on. But neither wait protects against work that does not call it. (The holder's clock
+// heartbeat, and the holder counts from a later instant, when it stops sending them. By
+// then, work that calls Check has stopped: Check fails once the right to act has ended. But neither wait protects against work that does not call it. (The holder's clock
 // may step ahead where a contender's does not. That shortens only this wait, and nothing
 // else depends on it.) The release replaces the version that the holder wrote last, so
 // that it cannot overwrite another holder's record, and no late write of this holder
@@ -662,7 +661,7 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 		return false
 	case h.out != nil:
 		return false // the answer to the call under way decides what the record says
-	case h.done() && h.tells() && now < h.state.giveUp():
+	case h.done() && h.mustWriteEnd() && now < h.state.giveUp():
 		return false // only this holder can write it; its swap overwrites no successor
 	}
 	h.finish(s.state, a)
@@ -674,11 +673,11 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 // locks. A lock does not await the closing when another lock's work is overdue.
 func (h *Holder) leaves() bool {
 	s := h.under
-	return s != nil && s.Cause() != None && !h.tells() && h.why() == s.why()
+	return s != nil && s.Cause() != None && !h.mustWriteEnd() && h.why() == s.why()
 }
 
-// tells says that the lock's own record must show more than its release.
-func (h *Holder) tells() bool { return h.data > h.dataKept || h.reason != nil }
+// mustWriteEnd says that the lock's own record must show more than its release.
+func (h *Holder) mustWriteEnd() bool { return h.data > h.dataKept || h.reason != nil }
 
 // finish ends the machine in one of the last states.
 func (h *Holder) finish(s recordState, a *Action) {
@@ -822,7 +821,7 @@ func (h *Holder) conflict(now time.Duration, w attempt, r Result, a *Action) {
 	switch {
 	case r.Found && ours:
 		h.confirm(now, own, r.Record, a) // it had been applied, and its answer was lost
-	case r.Found && h.term(r.Record):
+	case r.Found && h.sameTerm(r.Record):
 		h.adopt(now, r.Record, a)
 	case h.unknown.released():
 		// Either our release was applied and another holder followed, or the lease had
@@ -837,11 +836,11 @@ func (h *Holder) conflict(now time.Duration, w attempt, r Result, a *Action) {
 	}
 }
 
-// term says whether rec shows this holder's term, with the beat that was confirmed
+// sameTerm says whether rec shows this holder's term, with the beat that was confirmed
 // last. Then another process has only written a request into the record. Only the beat
 // proves that, because owners may share a name, and tokens restart when a record was
 // deleted.
-func (h *Holder) term(rec driver.Record) bool {
+func (h *Holder) sameTerm(rec driver.Record) bool {
 	return rec.State == h.rec.State && rec.Token == h.rec.Token && rec.Beat == h.rec.Beat && rec.Beat != ""
 }
 

@@ -26,7 +26,7 @@ type Observer struct {
 	out      *Call
 	sent     time.Duration
 	answered time.Duration // when the latest read had ended
-	looks    int           // reads that have ended
+	reads    int           // reads that have ended
 	err      error         // of the latest one
 }
 
@@ -47,7 +47,7 @@ func (o *Observer) Hint(now time.Duration) Action {
 }
 
 // Looks returns how many reads have ended, and the error of the latest one.
-func (o *Observer) Looks() (n int, err error) { return o.looks, o.err }
+func (o *Observer) Looks() (n int, err error) { return o.reads, o.err }
 
 // GiveUp says that no observer is left.
 func (o *Observer) GiveUp(time.Duration) Action {
@@ -117,7 +117,7 @@ func (o *Observer) Reply(now time.Duration, r Result) Action {
 	} else {
 		view.Observe(o.sent, now, out.Consistency, r.Record, r.Found)
 	}
-	o.looks++
+	o.reads++
 	o.answered, o.err = now, r.Err
 	return o.Step(now)
 }

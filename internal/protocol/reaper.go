@@ -100,10 +100,10 @@ func (g *Reaper) Reply(now time.Duration, r Result) Action {
 	case answered:
 		g.looked = true
 		g.swept = out.Kind == Delete && r.Outcome == Applied || g.tried && !r.Found
-		g.view.Observe(g.sent, now, out.fresh(), r.Record, r.Found)
+		g.view.Observe(g.sent, now, out.consistency(), r.Record, r.Found)
 		g.judge()
 	case g.spent(now):
-		g.settle(Unusable, driver.Record{}, r.Err)
+		g.finish(Unusable, driver.Record{}, r.Err)
 	case r.Outcome == Unknown:
 		g.looked = false
 		g.tried = g.tried || out.Kind == Delete
@@ -119,15 +119,15 @@ func (g *Reaper) judge() {
 	rec, found := g.view.Record()
 	switch {
 	case g.swept:
-		g.settle(Done, driver.Record{}, nil)
+		g.finish(Done, driver.Record{}, nil)
 	case !found:
-		g.settle(NoHolder, driver.Record{}, nil)
+		g.finish(NoHolder, driver.Record{}, nil)
 	case !readableSession(rec):
-		g.settle(Unusable, rec, driver.ErrUnreadable)
+		g.finish(Unusable, rec, driver.ErrUnreadable)
 	case rec.State == driver.Closed:
 	case g.sign == "":
 		g.sign = rec.Sign()
 	case g.sign != rec.Sign():
-		g.settle(Alive, rec, nil)
+		g.finish(Alive, rec, nil)
 	}
 }

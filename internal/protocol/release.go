@@ -11,9 +11,9 @@ import (
 
 // What a record shows after the end of a term.
 
-// Left says that the work has returned, and that only the session must still be closed,
+// SessionRemains says that the work has returned, and that only the session must still be closed,
 // which frees the lock.
-func (h *Holder) Left() bool { return h.done() && h.out == nil && h.leaves() }
+func (h *Holder) SessionRemains() bool { return h.done() && h.out == nil && h.leaves() }
 
 // End returns how the term of a lock ends, as its record shows it, and the reason if
 // the work has failed.

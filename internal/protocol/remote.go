@@ -34,7 +34,7 @@ func NewUnconfirmedGrant(t Timing, env Env, g Grant) *UnconfirmedGrant {
 func (t Timing) FreeAfter() time.Duration { return t.Lease / 3 }
 
 // Taken says that the holder has shown life through this process.
-func (o *UnconfirmedGrant) Taken() { o.settle(HolderChanged, driver.Record{}, nil) }
+func (o *UnconfirmedGrant) Taken() { o.finish(HolderChanged, driver.Record{}, nil) }
 
 // Next returns the instant at which Step has something to do.
 func (o *UnconfirmedGrant) Next() (time.Duration, bool) { return o.next(Release, o.freeAt) }
@@ -65,7 +65,7 @@ func (o *UnconfirmedGrant) act(now time.Duration) *Call {
 		return nil
 	}
 	if now >= o.until {
-		o.settle(NoHolder, driver.Record{}, nil)
+		o.finish(NoHolder, driver.Record{}, nil)
 		return nil
 	}
 	next := freed(o.rec, o.env.Fresh(), driver.EndAbandoned, nil)
@@ -80,7 +80,7 @@ func (o *UnconfirmedGrant) Reply(now time.Duration, r Result) Action {
 	case r.Outcome == Conflicted && r.Found && lifeOf(rec) == lifeOf(o.rec):
 		o.rec = rec // a request was written into it
 	default:
-		o.settle(Done, rec, nil)
+		o.finish(Done, rec, nil)
 	}
 	return Action{Call: o.act(now)}
 }
@@ -224,7 +224,7 @@ func (r *RemoteWrite) Reply(now time.Duration, res Result) Action {
 	case answered:
 		r.judge(out, res)
 	case r.spent(now):
-		r.settle(Unusable, driver.Record{}, res.Err)
+		r.finish(Unusable, driver.Record{}, res.Err)
 	}
 	return Action{Call: r.act(now)}
 }
@@ -234,25 +234,25 @@ func (r *RemoteWrite) judge(out *Call, res Result) {
 	rec := res.Record
 	switch {
 	case res.Outcome == Applied && !out.Kind.Reads():
-		r.settle(Done, rec, nil)
+		r.finish(Done, rec, nil)
 	case !res.Found:
-		r.settle(HolderChanged, driver.Record{}, nil)
-	case r.of.Releases() && left(rec, r.of.Token):
-		r.settle(Done, rec, nil) // by an earlier attempt, or by another process that got the heartbeat
+		r.finish(HolderChanged, driver.Record{}, nil)
+	case r.of.Releases() && endedByHolder(rec, r.of.Token):
+		r.finish(Done, rec, nil) // by an earlier attempt, or by another process that got the heartbeat
 	case !r.holds(rec):
-		r.settle(HolderChanged, rec, nil)
+		r.finish(HolderChanged, rec, nil)
 	case rec.Beat == r.of.Next:
-		r.settle(Done, rec, nil) // likewise
+		r.finish(Done, rec, nil) // likewise
 	case rec.Beat == r.of.After:
 		r.seen, r.known = rec, true // perhaps with a request written in between
 	default:
-		r.settle(HolderChanged, rec, nil)
+		r.finish(HolderChanged, rec, nil)
 	}
 }
 
-// left says whether rec shows that the holder itself ended the term of that token, by a
+// endedByHolder says whether rec shows that the holder itself ended the term of that token, by a
 // release.
-func left(rec driver.Record, token uint64) bool {
+func endedByHolder(rec driver.Record, token uint64) bool {
 	end := driver.EndReason("")
 	switch prev := rec.Prev; {
 	case rec.State == driver.Released && rec.Token == token:

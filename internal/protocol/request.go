@@ -37,7 +37,7 @@ const (
 	Self                 // the holder would hand over to itself
 	Unusable             // the store failed: see Err
 	Abandoned            // given up from outside
-	Sessioned            // the lock is under a live session, and cannot be revoked alone
+	UnderSession         // the lock is under a live session, and cannot be revoked alone
 )
 
 // ProvenCrash describes a holder that has certainly ended, with every process that it had
@@ -179,7 +179,7 @@ func (k *Requester) plan() move {
 // planUnderSession returns the next move if the lock is under a session.
 func (k *Requester) planUnderSession(u *View) move {
 	switch {
-	case k.sessionRead && u.ended(k.view.term):
+	case k.sessionRead && u.ended(k.view.termSince):
 		return move{kind: ForceRelease}
 	case !k.sessionRead || !u.holds():
 		return move{kind: Read, session: true, at: k.again}
@@ -197,7 +197,7 @@ func (k *Requester) planUnderSession(u *View) move {
 
 func (k *Requester) act(now time.Duration) *Call {
 	if k.crash != nil && k.idle() && now >= k.crash.Until {
-		k.settle(Unusable, driver.Record{}, cmp.Or(k.failed, ErrNotProved))
+		k.finish(Unusable, driver.Record{}, cmp.Or(k.failed, ErrNotProved))
 	}
 	if k.idle() {
 		k.judgeSession(now)
@@ -303,14 +303,14 @@ func (k *Requester) Reply(now time.Duration, r Result) Action {
 			k.tried, k.lockRead, k.sessionRead = true, false, false
 		}
 		if k.spent(now) {
-			k.settle(Unusable, driver.Record{}, r.Err)
+			k.finish(Unusable, driver.Record{}, r.Err)
 		}
 	case out.Key != k.key:
-		k.view.of(out, k.key).Observe(k.sent, now, out.fresh(), r.Record, r.Found)
+		k.view.of(out, k.key).Observe(k.sent, now, out.consistency(), r.Record, r.Found)
 		k.sessionRead = true
 	default:
 		k.lockRead = true
-		k.view.Observe(k.sent, now, out.fresh(), r.Record, r.Found)
+		k.view.Observe(k.sent, now, out.consistency(), r.Record, r.Found)
 		if k.crash != nil {
 			k.judgeCrash(now, r.Record, r.Found)
 		} else {
@@ -329,13 +329,13 @@ func (k *Requester) judge(rec driver.Record, found, wrote bool) {
 	over := !found || rec.State == driver.Released
 	switch {
 	case found && !Readable(rec):
-		k.settle(Unusable, rec, driver.ErrUnreadable)
+		k.finish(Unusable, rec, driver.ErrUnreadable)
 	case k.want.Token != 0 && k.token != k.want.Token:
-		k.settle(HolderChanged, rec, nil)
+		k.finish(HolderChanged, rec, nil)
 	case rec.Session != "" && k.env.Session == nil:
-		k.settle(Foreign, rec, nil)
+		k.finish(Foreign, rec, nil)
 	case honoured(k.want.Kind) && k.ended(rec):
-		k.settle(Delivered, rec, nil)
+		k.finish(Delivered, rec, nil)
 	case !over && rec.Token == k.token:
 		k.judgeHolder(rec)
 	default:
@@ -348,11 +348,11 @@ func (k *Requester) judge(rec driver.Record, found, wrote bool) {
 func (k *Requester) judgeOver(rec driver.Record, over, ours bool) {
 	switch {
 	case ours:
-		k.settle(Done, rec, nil) // perhaps another holder has taken the lock since
+		k.finish(Done, rec, nil) // perhaps another holder has taken the lock since
 	case over:
-		k.settle(NoHolder, rec, nil)
+		k.finish(NoHolder, rec, nil)
 	default:
-		k.settle(HolderChanged, rec, nil)
+		k.finish(HolderChanged, rec, nil)
 	}
 }
 
@@ -362,20 +362,20 @@ func (k *Requester) judgeHolder(rec driver.Record) {
 	switch {
 	case k.want.Kind == driver.ReleaseDead:
 		if changed {
-			k.settle(Alive, rec, nil)
+			k.finish(Alive, rec, nil)
 		}
 	case k.want.Kind == driver.Revoke:
 		k.revoked = k.revoked || ReservedForNobody(rec) // a reservation for an owner or label is no revocation
 		if foreign {
-			k.settle(Foreign, rec, nil)
+			k.finish(Foreign, rec, nil)
 		}
 	case rec.State != driver.Held:
-		k.settle(NoHolder, rec, nil)
+		k.finish(NoHolder, rec, nil)
 	case foreign:
-		k.settle(Foreign, rec, nil)
+		k.finish(Foreign, rec, nil)
 	case rec.Session != "":
 		if changed { // otherwise the session's record decides
-			k.settle(HolderChanged, rec, nil) // the key was deleted, and its tokens restarted
+			k.finish(HolderChanged, rec, nil) // the key was deleted, and its tokens restarted
 		}
 	case len(rec.Requests) > 0:
 		k.judgeAsked(rec, &rec.Requests[0])
@@ -389,13 +389,13 @@ func (k *Requester) judgeHolder(rec driver.Record) {
 func (k *Requester) judgeAsked(lock driver.Record, waits *driver.Request) {
 	switch {
 	case waits != nil && waits.ID == k.want.ID:
-		k.settle(Delivered, lock, nil)
+		k.finish(Delivered, lock, nil)
 	case waits != nil:
 		lock = lock.Clone()
 		lock.Requests = []driver.Request{*waits}
-		k.settle(OtherPending, lock, nil)
+		k.finish(OtherPending, lock, nil)
 	case k.want.Kind == driver.HandOver && reservation{k.want.To, k.want.ToLabel}.isFor(lock.Owner, lock.Label):
-		k.settle(Self, lock, nil)
+		k.finish(Self, lock, nil)
 	}
 }
 
@@ -417,10 +417,10 @@ func (k *Requester) judgeSession(now time.Duration) {
 	step := honoured(k.want.Kind)
 	switch {
 	case u.found && !readableSession(u.rec):
-		k.settle(Unusable, u.rec, driver.ErrUnreadable)
-	case u.ended(k.view.term):
+		k.finish(Unusable, u.rec, driver.ErrUnreadable)
+	case u.ended(k.view.termSince):
 		if step || closedInOrder(u.rec) {
-			k.settle(NoHolder, lock, nil)
+			k.finish(NoHolder, lock, nil)
 		}
 	case !alive:
 	case step:
@@ -428,7 +428,7 @@ func (k *Requester) judgeSession(now time.Duration) {
 		k.room(now, u.rec)
 	case k.want.Kind == driver.Revoke:
 		if now < dead { // closing a live session would free all of its locks at once
-			k.settle(Sessioned, lock, nil)
+			k.finish(UnderSession, lock, nil)
 		}
 	default:
 		k.judgeLife(lock, u)
@@ -442,7 +442,7 @@ func (k *Requester) judgeLife(lock driver.Record, u *View) {
 		k.sign = u.rec.Sign()
 	}
 	if k.sign != u.rec.Sign() {
-		k.settle(Alive, lock, nil)
+		k.finish(Alive, lock, nil)
 	}
 }
 
@@ -459,7 +459,7 @@ func (k *Requester) room(now time.Duration, session driver.Record) {
 	d := min(k.t.Refresh, k.t.Lease/20)
 	k.sessionRead, k.again = false, now+k.env.between(d/2, d)
 	if k.patience > 0 && now-k.fullFrom >= k.patience {
-		k.settle(Unusable, driver.Record{}, errFull)
+		k.finish(Unusable, driver.Record{}, errFull)
 	}
 }
 
@@ -468,15 +468,15 @@ func (k *Requester) judgeCrash(now time.Duration, rec driver.Record, found bool)
 	_, ours := k.wrote.wrote(rec)
 	switch {
 	case ours && found:
-		k.settle(Done, rec, nil) // perhaps by an earlier write of unknown outcome
+		k.finish(Done, rec, nil) // perhaps by an earlier write of unknown outcome
 	case found && !Readable(rec) && !rec.State.OfSession():
-		k.settle(Unusable, rec, driver.ErrUnreadable)
+		k.finish(Unusable, rec, driver.ErrUnreadable)
 	case k.fits(rec, found):
 		k.token = rec.Token
 	case found && holder(rec):
-		k.settle(HolderChanged, rec, nil)
+		k.finish(HolderChanged, rec, nil)
 	case found && rec.State == driver.Closed, k.sent >= k.crash.From+2*k.t.RequestTimeout:
-		k.settle(NoHolder, rec, nil)
+		k.finish(NoHolder, rec, nil)
 	default: // a claim of the dead holder may be in flight
 		k.lockRead, k.again = false, now+k.t.Pause()
 	}

@@ -437,7 +437,7 @@ func TestRequesterUnderSessionAnswers(t *testing.T) {
 		{"another lock was asked for", driver.StepDown, with(other), NoAnswer, Request},
 		{"the session was asked whether it holds it", driver.StepDown, with(question), NoAnswer, Request},
 		{"what makes no sense", driver.StepDown, nonsense, Unusable, 0},
-		{"revoke of a living session's", driver.Revoke, lives, Sessioned, 0},
+		{"revoke of a living session's", driver.Revoke, lives, UnderSession, 0},
 		{"revoke of a dead session's", driver.Revoke, expired, NoAnswer, ForceRelease},
 		{"free of a dead session's", driver.ReleaseDead, expired, NoAnswer, ForceRelease},
 		{"free where there is no session", driver.ReleaseDead, driver.Record{}, NoAnswer, ForceRelease},

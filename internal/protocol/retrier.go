@@ -31,14 +31,14 @@ type retrier struct {
 	out  *Call         // under way
 	sent time.Duration // when it was made
 
-	retry    time.Duration // no call is sent before this,
-	writeAt  time.Duration // and no write before this
-	failures int           // calls in a row without an answer
-	unheard  int           // writes in a row without an answer
-	races    int           // writes in a row that lost to another one
-	mute     bool          // the store gives no answer,
-	silent   time.Duration // since when
-	failed   error         // the store's error
+	retry            time.Duration // no call is sent before this,
+	writeAt          time.Duration // and no write before this
+	failures         int           // calls in a row without an answer
+	unansweredWrites int           // writes in a row without an answer
+	races            int           // writes in a row that lost to another one
+	mute             bool          // the store gives no answer,
+	silent           time.Duration // since when
+	failed           error         // the store's error
 
 	answer  Answer
 	because driver.Record // the record that led to the answer
@@ -57,11 +57,11 @@ func (q *retrier) Over() bool { return q.answer != NoAnswer && q.out == nil }
 // GiveUp ends the machine from outside. A written request stays, and so does a session's
 // record: an open session has no user and no locks, and expires.
 func (q *retrier) GiveUp(time.Duration) Action {
-	q.settle(Abandoned, driver.Record{}, nil)
+	q.finish(Abandoned, driver.Record{}, nil)
 	return Action{}
 }
 
-func (q *retrier) settle(a Answer, rec driver.Record, err error) {
+func (q *retrier) finish(a Answer, rec driver.Record, err error) {
 	if q.answer == NoAnswer {
 		q.answer, q.because, q.err = a, rec, err
 	}
@@ -88,16 +88,16 @@ func (q *retrier) due(now time.Duration, kind Kind, at time.Duration) bool {
 // send makes a call now that the machine wanted to make at the given instant.
 func (q *retrier) send(now, at time.Duration, r *Call) *Call {
 	if q.failures == 0 && at > q.retry { // it had nothing to send before
-		q.rests(now)
+		q.clearFailures(now)
 	}
 	q.out, q.sent = r, now
 	return r
 }
 
-// rests says that the store has answered, and that the machine has nothing to write for a while:
+// clearFailures says that the store has answered, and that the machine has nothing to write for a while:
 // earlier lost races and unanswered calls do not count for the next write.
-func (q *retrier) rests(now time.Duration) {
-	q.unheard, q.races, q.writeAt, q.mute, q.failed = 0, 0, now, false, nil
+func (q *retrier) clearFailures(now time.Duration) {
+	q.unansweredWrites, q.races, q.writeAt, q.mute, q.failed = 0, 0, now, false, nil
 }
 
 // replied takes the result of the call under way. It returns the call, and whether the store
@@ -116,25 +116,25 @@ func (q *retrier) replied(now time.Duration, r Result) (out *Call, answered bool
 			q.retry += pause
 		}
 		if q.failures++; !reads {
-			q.unheard++
+			q.unansweredWrites++
 		}
 		return out, false
 	}
 	q.failures = 0
 	switch {
-	case reads && q.unheard > 1:
-		q.writeAt = now + q.t.retry(q.env, q.unheard, q.failed, q.t.Lease)
+	case reads && q.unansweredWrites > 1:
+		q.writeAt = now + q.t.retry(q.env, q.unansweredWrites, q.failed, q.t.Lease)
 	case reads:
 	case r.Outcome == Applied:
-		q.unheard, q.races = 0, 0
+		q.unansweredWrites, q.races = 0, 0
 	default:
-		q.unheard = 0
+		q.unansweredWrites = 0
 		if q.races > 0 {
 			q.writeAt = now + q.t.backoff(q.env, q.races)
 		}
 		q.races++
 	}
-	if q.unheard == 0 {
+	if q.unansweredWrites == 0 {
 		q.mute, q.failed = false, nil
 	}
 	return out, true

@@ -49,8 +49,8 @@ type SessionHolder struct {
 	lockRequests map[*Holder][]driver.Request
 	answered     []string
 
-	behind []*Holder     // locks that have not followed yet
-	moved  time.Duration // when some of them were last stepped
+	toFollow []*Holder     // locks that have not followed yet
+	moved    time.Duration // when some of them were last stepped
 }
 
 // orphanID is a lock under a token.
@@ -97,28 +97,28 @@ func (k *SessionHolder) Open(now time.Duration) bool {
 // Over says that there is nothing left to do: the session's own record is final, and
 // all locks have followed.
 func (k *SessionHolder) Over() bool {
-	return k.Holder.Over() && len(k.behind) == 0
+	return k.Holder.Over() && len(k.toFollow) == 0
 }
 
 // Next returns the instant at which Step has something to do.
 func (k *SessionHolder) Next() (time.Duration, bool) {
-	if len(k.behind) > 0 {
+	if len(k.toFollow) > 0 {
 		return k.moved, true
 	}
 	return k.Holder.Next()
 }
 
 // Step lets time pass.
-func (k *SessionHolder) Step(now time.Duration) Action { return k.lead(now, k.Holder.Step(now)) }
+func (k *SessionHolder) Step(now time.Duration) Action { return k.driveLocks(now, k.Holder.Step(now)) }
 
 // Reply takes the result of the call under way.
 func (k *SessionHolder) Reply(now time.Duration, r Result) Action {
-	return k.lead(now, k.Holder.Reply(now, r))
+	return k.driveLocks(now, k.Holder.Reply(now, r))
 }
 
 // Stop ends the session. It is closed when the work under all its locks has
 // returned.
-func (k *SessionHolder) Stop(now time.Duration) Action { return k.lead(now, k.Holder.Stop(now)) }
+func (k *SessionHolder) Stop(now time.Duration) Action { return k.driveLocks(now, k.Holder.Stop(now)) }
 
 // GiveUp ends a session that no caller waits for.
 func (k *SessionHolder) GiveUp(now time.Duration) Action {
@@ -126,32 +126,36 @@ func (k *SessionHolder) GiveUp(now time.Duration) Action {
 		return k.Stop(now)
 	}
 	k.closing = true
-	return k.lead(now, k.Holder.GiveUp(now))
+	return k.driveLocks(now, k.Holder.GiveUp(now))
 }
 
 // Expire ends the session as expired: see [Holder.Expire].
-func (k *SessionHolder) Expire(now time.Duration) Action { return k.lead(now, k.Holder.Expire(now)) }
+func (k *SessionHolder) Expire(now time.Duration) Action {
+	return k.driveLocks(now, k.Holder.Expire(now))
+}
 
 // Replace ends the session as superseded, for good: see [Holder.Replace].
 func (k *SessionHolder) Replace(now time.Duration, err error) Action {
-	return k.lead(now, k.Holder.Replace(now, err))
+	return k.driveLocks(now, k.Holder.Replace(now, err))
 }
 
 // Renew asks for a heartbeat at once.
-func (k *SessionHolder) Renew(now time.Duration) Action { return k.lead(now, k.Holder.Renew(now)) }
+func (k *SessionHolder) Renew(now time.Duration) Action {
+	return k.driveLocks(now, k.Holder.Renew(now))
+}
 
 // SetData stores data in the session's record: see [Holder.SetData].
 func (k *SessionHolder) SetData(now time.Duration, data []byte) (uint64, Action) {
 	serial, a := k.Holder.SetData(now, data)
-	return serial, k.lead(now, a)
+	return serial, k.driveLocks(now, a)
 }
 
 // followAtOnce is how many locks follow their session in one step, so that heartbeats
 // and releases can run in between. See [Env.Follow].
 const followAtOnce = 64
 
-// lead adds the consequences for the locks to the action of the session's own record.
-func (k *SessionHolder) lead(now time.Duration, a Action) Action {
+// driveLocks adds the consequences for the locks to the action of the session's own record.
+func (k *SessionHolder) driveLocks(now time.Duration, a Action) Action {
 	k.forget()
 	if a.Call != nil && a.Call.Kind == Heartbeat {
 		a.Call.Next.Requests = k.pending()
@@ -160,22 +164,22 @@ func (k *SessionHolder) lead(now time.Duration, a Action) Action {
 		if n != NoteEnded && n != NoteQuiet && n != NoteOver {
 			continue
 		}
-		k.behind = k.behind[:0]
+		k.toFollow = k.toFollow[:0]
 		for h := range k.locks {
-			k.behind = append(k.behind, h)
+			k.toFollow = append(k.toFollow, h)
 		}
-		slices.SortFunc(k.behind, func(a, b *Holder) int {
+		slices.SortFunc(k.toFollow, func(a, b *Holder) int {
 			return cmp.Or(cmp.Compare(a.rec.Key, b.rec.Key), cmp.Compare(a.rec.Token, b.rec.Token))
 		})
 		break
 	}
 	k.moved = now
-	rest := k.behind[:max(0, len(k.behind)-cmp.Or(k.env.Follow, followAtOnce))]
-	for _, h := range k.behind[len(rest):] {
+	rest := k.toFollow[:max(0, len(k.toFollow)-cmp.Or(k.env.Follow, followAtOnce))]
+	for _, h := range k.toFollow[len(rest):] {
 		a.Wake = append(a.Wake, h)
 	}
-	clear(k.behind[len(rest):])
-	k.behind = rest
+	clear(k.toFollow[len(rest):])
+	k.toFollow = rest
 	k.deliver(now, &a)
 	if k.working == 0 && !k.closing && k.Cause() != None {
 		k.closing = true
@@ -366,7 +370,7 @@ func (o *SessionOpener) act(now time.Duration) *Call {
 	version := o.env.beatOf(id)
 	o.rec.Key = driver.SessionKey(id)
 	o.rec.Version, o.rec.Beat = version, version
-	o.try = attempt{kind: Claim, version: version, sent: now, counts: o.env.lease(now)}
+	o.try = attempt{kind: Claim, version: version, sent: now, countsFrom: o.env.lease(now)}
 	return o.send(now, 0, &Call{Kind: Claim, Key: o.rec.Key, Next: o.rec.Clone()})
 }
 
@@ -376,12 +380,12 @@ func (o *SessionOpener) Reply(now time.Duration, r Result) Action {
 	switch {
 	case answered:
 		if r.Found && r.Record.State == driver.Alive && o.try.wrote(r.Record) && now < o.try.sent+o.t.Usable() {
-			o.grant = &Grant{ID: driver.SessionID(r.Record.Key), Record: r.Record, Sent: o.try.counts}
-			o.settle(Done, r.Record, nil)
+			o.grant = &Grant{ID: driver.SessionID(r.Record.Key), Record: r.Record, Sent: o.try.countsFrom}
+			o.finish(Done, r.Record, nil)
 		}
 		o.lost = false // without a grant, the next claim has another id
 	case o.spent(now):
-		o.settle(Unusable, driver.Record{}, r.Err)
+		o.finish(Unusable, driver.Record{}, r.Err)
 	default:
 		o.lost = o.lost || r.Outcome == Unknown
 	}
@@ -426,7 +430,7 @@ func (d *OrphanReleaser) GiveUp(time.Duration) Action {
 }
 
 func (d *OrphanReleaser) ends(a Answer) {
-	d.settle(a, d.rec, nil)
+	d.finish(a, d.rec, nil)
 	delete(d.of.orphans, orphanID{d.key, d.token})
 }
 

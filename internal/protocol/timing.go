@@ -197,7 +197,7 @@ const partLen = 13
 
 // beatOf returns a new beat of the term t. Every beat of a lock has the form T-n: each
 // acquire makes its own T, so that a beat proves whose term a record shows; n is new in
-// every beat. A session's T is its id. Only IsBeatOf parses a beat.
+// every beat. A session's T is its id.
 func (e Env) beatOf(t string) string { return t + "-" + e.part() }
 
 // between returns a random duration in [lo, hi).

@@ -24,12 +24,12 @@ type View struct {
 	t   Timing
 	env Env
 
-	found   bool
-	rec     driver.Record
-	replied time.Duration // after the latest reply that counted; never: not read yet
-	sent    time.Duration // before the call of that reply
-	since   time.Duration // after the reply that first showed rec's sign of life
-	term    time.Duration // after the reply that first showed rec's term
+	found     bool
+	rec       driver.Record
+	replied   time.Duration // after the latest reply that counted; never: not read yet
+	sent      time.Duration // before the call of that reply
+	since     time.Duration // after the reply that first showed rec's sign of life
+	termSince time.Duration // after the reply that first showed rec's term
 
 	polled time.Duration // when the latest call about the record was sent; never: none was sent
 	spread float64       // of the refresh period that follows it: 7/8 to 9/8
@@ -61,20 +61,20 @@ type life struct {
 
 func lifeOf(rec driver.Record) life { return life{rec.Token, rec.Sign(), rec.State, rec.Lease} }
 
-// term is the part of a record that stays the same as long as one holder has the lock.
+// termID is the part of a record that stays the same as long as one holder has the lock.
 // Token and state alone do not identify it: tokens restart when a key is deleted.
-type term struct {
+type termID struct {
 	token       uint64
 	state       driver.State
 	session, id string
 }
 
-func termOf(rec driver.Record) term {
+func termOf(rec driver.Record) termID {
 	id, _, found := strings.Cut(rec.Beat, "-")
 	if !found {
 		id = "" // an older process's, or none
 	}
-	return term{rec.Token, rec.State, rec.Session, id}
+	return termID{rec.Token, rec.State, rec.Session, id}
 }
 
 // Observe notes a reply: rec as the store returned it, or no record. sent is the
@@ -93,7 +93,7 @@ func (s *View) Observe(sent, now time.Duration, how driver.Consistency, rec driv
 	}
 	same := known && termOf(rec) == termOf(s.rec)
 	if !same {
-		s.term = now
+		s.termSince = now
 		s.differs(rec, found)
 	}
 	if !same || lifeOf(rec) != lifeOf(s.rec) {
@@ -180,7 +180,7 @@ func (s *View) NextPoll(refresh, lease time.Duration) time.Duration {
 	case !known:
 		return min(s.polled+s.t.Pause(), s.due) // another machine reads it
 	}
-	if s.moves() {
+	if s.mayChangeHands() {
 		refresh = min(refresh, s.t.wait(s.rec)/5, lease/5)
 	}
 	next := s.polled + time.Duration(s.spread*float64(refresh))
@@ -190,12 +190,12 @@ func (s *View) NextPoll(refresh, lease time.Duration) time.Duration {
 	return min(next, s.due)
 }
 
-// moves says that the lock may change hands soon: it is reserved, or its holder was asked to
+// mayChangeHands says that the lock may change hands soon: it is reserved, or its holder was asked to
 // hand over. The next heartbeat of a session removes the request from its record, and the
 // lock's record shows nothing until the holder has stopped. So a request of this process
 // counts as long as the term lasts: the work may take long to stop.
-func (s *View) moves() bool {
-	return s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0 || s.asked >= s.term)
+func (s *View) mayChangeHands() bool {
+	return s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0 || s.asked >= s.termSince)
 }
 
 // How returns the consistency that a poll needs now. A cheap poll is enough if no beat counts,
@@ -206,7 +206,7 @@ func (s *View) How(now time.Duration) driver.Consistency {
 	_, counted := s.unchangedUntil()
 	_, known := s.Known()
 	switch {
-	case !known, s.Hinted(), s.moves():
+	case !known, s.Hinted(), s.mayChangeHands():
 		return driver.Strong
 	case !counted:
 		return driver.Eventual
@@ -262,7 +262,7 @@ func (s *View) Since() time.Duration { return s.since }
 
 // Term returns the instant after the reply that first showed the term that
 // the record shows.
-func (s *View) Term() time.Duration { return s.term }
+func (s *View) Term() time.Duration { return s.termSince }
 
 // DeadAt returns the instant at which the holder's lease has certainly expired, unless
 // another sign of life is written before, and false if the record shows no holder. A
@@ -280,7 +280,7 @@ func (s *View) DeadAt() (time.Duration, bool) {
 // session has ended, or is dead and must be closed first.
 func (s *View) Dead() bool {
 	if u := s.under(); u != nil {
-		return u.ended(s.term) || u.Dead()
+		return u.ended(s.termSince) || u.Dead()
 	}
 	dead, counted := s.unchangedUntil()
 	return counted && s.sent >= dead
@@ -334,7 +334,7 @@ func (s *View) Closed() bool {
 // Ended says whether the lock is held under a session that is certainly over.
 func (s *View) Ended() bool {
 	u := s.under()
-	return u != nil && u.ended(s.term)
+	return u != nil && u.ended(s.termSince)
 }
 
 // ended says whether the session is certainly over, given that a lock was read under it
@@ -351,8 +351,8 @@ func (s *View) diesAt() time.Duration {
 	switch {
 	case u == nil:
 		return s.replied + forever
-	case u.ended(s.term):
-		return s.term
+	case u.ended(s.termSince):
+		return s.termSince
 	}
 	if dead, alive := u.DeadAt(); alive {
 		return dead
@@ -399,15 +399,15 @@ func (s *View) asks(rec driver.Record, lease time.Duration) (time.Duration, bool
 	if rec.State != driver.Held || rec.Beat == "" || rec.End != "" || len(rec.Requests) > 0 {
 		return 0, false
 	}
-	at := s.term + lease
+	at := s.termSince + lease
 	if s.asked != never {
 		at = max(at, s.asked+lease)
 	}
 	return at, true
 }
 
-// Asked notes that the holder is asked now; never: the request was not written.
-func (s *View) Asked(now time.Duration) { s.asked = now }
+// NoteRequest notes that the holder is asked now; never: the request was not written.
+func (s *View) NoteRequest(now time.Duration) { s.asked = now }
 
 // Readable says whether the record may be taken over when its holder is dead. A record
 // without a lease, or with an unknown state, may not be: reading a broken lease as zero

@@ -120,7 +120,7 @@ func (l *lock) isTrue(m *machine, a protocol.Answer, token uint64, rec driver.Re
 		return gone || beats > 1
 	case protocol.Self:
 		return t.owner != "" && l.isReservedFor(m.want.To, m.want.ToLabel, t.owner)
-	case protocol.Sessioned:
+	case protocol.UnderSession:
 		return t.session != "" && m.want.Kind == driver.Revoke
 	case protocol.Unusable, protocol.Abandoned:
 		return true

@@ -243,7 +243,7 @@ func (m *machine) sleep() {
 	l, p := m.l, m.p
 	if m.is.Over() {
 		if m.c != nil {
-			if g, ok := m.c.Left(); ok && m.writes == nil {
+			if g, ok := m.c.StrayGrant(); ok && m.writes == nil {
 				m.writeHistory(g)
 			}
 		}
