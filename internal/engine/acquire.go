@@ -26,7 +26,7 @@ type AcquireOptions struct {
 	Wait, AdditionalWait time.Duration
 	// Capacity is how many pieces of work the holder does at once.
 	Capacity int
-	// History writes the entries that the history may lack before the work begins.
+	// History writes, before the work begins, the entries that the history may lack.
 	History bool
 	// WatchRequests asks the store to hint when a request is written into the record.
 	WatchRequests bool
@@ -312,10 +312,10 @@ func (a *acquire) reservedBy(rec driver.Record) bool {
 	return protocol.ReservedFor(rec, a.Want.Owner, a.Want.Label)
 }
 
-// look makes the acquire read the record soon; noticed steps it because the view may have
-// changed.
+// look makes the acquire read the record soon.
 func (a *acquire) look() { a.run.act(a.acquirer.Hint) }
 
+// noticed sets the timer again: the view may have changed.
 func (a *acquire) noticed() {
 	if a.acquirer != nil && !a.ended {
 		a.run.set()
@@ -329,7 +329,7 @@ func (a *acquire) meets(s Snapshot) {
 	}
 }
 
-// shows takes the lease of the holder, from which an AdditionalWait counts.
+// shows passes on the holder's lease, from which an AdditionalWait counts.
 func (a *acquire) shows(lease time.Duration) {
 	if a.shown != nil && !a.shownTo {
 		a.shownTo = true
@@ -481,8 +481,8 @@ func (a *acquire) tell() {
 	k.watch()
 }
 
-// replied passes the result of a call on: to observers, as an event, and to the
-// deletion of a session that it closed.
+// replied reports the result of a call to observers and as an event, and schedules the
+// deletion of a session that the call closed.
 func (a *acquire) replied(now time.Duration, call *protocol.Call, res protocol.Result) {
 	c := a.k.c
 	if res.Err != nil {

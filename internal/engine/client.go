@@ -12,7 +12,7 @@
 //
 //  1. Client.viewMu, of the views of locks and sessions: trackers, observers, and the
 //     machines that acquire, request or reap.
-//  2. SessionHolder.turn, for releases of locks under the session; opening.mu; and the mutex
+//  2. SessionHolder.releaseMu, for releases of locks under the session; opening.mu; and the mutex
 //     of a machine that shares nothing: a history write, or a write for a remote holder.
 //  3. heldRecord.mu, of the machine of a lease; a session and all leases under it have one.
 //  4. Client.mu, of what Close waits for.
@@ -64,7 +64,7 @@ type Client struct {
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	trackers map[string]*tracker // by key
-	idle     *list.List          // the trackers without a waiter, least recently used first; others may be among them
+	idle     *list.List          // trackers without a user, least recently used first; some may have one again
 	held     map[*heldRecord]struct{}
 	own      map[string]*LeaseHolder // the latest lease of each lock
 	active   int                     // leases and acquires that Close waits for
@@ -96,7 +96,7 @@ type API struct {
 	// Held returns the error of a caller that waits for the holder, or the reservation,
 	// that a record shows. own says that the holder is this client.
 	Held func(rec driver.Record, freeIn time.Duration, own bool) error
-	// Superseded returns the error of the term of token. The record by has ended it.
+	// Superseded returns the error of a term that the record by has ended.
 	Superseded func(token uint64, by driver.Record) error
 	// Replaced returns the error of a term whose store was replaced.
 	Replaced func(err error) error

@@ -37,8 +37,8 @@ func lost(text string) error              { return &lossError{text} }
 func (e *lossError) Error() string        { return e.text }
 func (e *lossError) Is(target error) bool { return target == ErrLost }
 
-// waitError is the end of a context that ended a wait, and the reason for the wait. It
-// wraps the former only, so that work that returns it has ended in order.
+// waitError has the error of the context that ended a wait, and the reason for the wait.
+// It wraps only the first, so that work that returns it has ended in order.
 type waitError struct{ ended, why error }
 
 func (e *waitError) Error() string        { return fmt.Sprintf("%v: %v", e.ended, e.why) }

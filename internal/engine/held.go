@@ -35,7 +35,7 @@ type heldRecord struct {
 	early         timer              // sends a heartbeat because of a message or a hint
 
 	mu       *sync.Mutex   // guards the machine and the fields below; one for a session and all under it; never held across I/O
-	hurried  time.Duration // when the last such heartbeat was sent
+	hurried  time.Duration // when early last sent a heartbeat
 	cause    error         // why the context was cancelled
 	waits    []writeWait
 	finished bool // over, or quiet: Close need not wait for it
@@ -83,7 +83,7 @@ func (k *heldRecord) begin(h *protocol.Holder) {
 	k.lock = k.c.notifier.holds(k)
 }
 
-// m returns the machine to run: the record's, or the session's, which embeds that.
+// m returns the machine to run: k.h, or the session's machine, which embeds k.h.
 func (k *heldRecord) m() machine {
 	if k.session != nil {
 		return k.session.machine
@@ -180,7 +180,7 @@ func (k *heldRecord) replied(_ time.Duration, call *protocol.Call, r protocol.Re
 	}
 }
 
-// notifies tells the waiters, after the last call, if others may take the lock now.
+// notifies sends the waiters a message after the last call, if they may take the lock.
 func (k *heldRecord) notifies() {
 	by, _ := k.h.By()
 	switch freed := k.h.Freed(); {
@@ -341,8 +341,8 @@ func (k *heldRecord) finish() {
 	}
 }
 
-// storeInPlace reports whether the store is still in place. If it was replaced, standing
-// ends what has begun.
+// storeInPlace reports whether the store is still in place. If not, it ends what has
+// begun.
 func (k *heldRecord) storeInPlace() bool {
 	if err := k.c.Store.Gone(); err != nil {
 		k.replaced(err)

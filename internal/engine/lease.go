@@ -113,8 +113,8 @@ func (l *LeaseHolder) reportProgress() {
 	}
 }
 
-// returned notes that the work has returned, and that only the session's closing
-// remains.
+// returned closes l.released when no call is sent any more, or only the session must
+// be closed.
 func (l *LeaseHolder) returned() {
 	if l.released != nil && (l.h.Over() || l.h.SessionRemains()) {
 		closeOnce(l.released)

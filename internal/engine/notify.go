@@ -148,9 +148,9 @@ type awaitedHolder struct {
 	lease        time.Duration
 }
 
-// awaits notifies the holder that the client waits, or only observes, as long as the view
-// shows the same term, and calls look when the holder notifies back. It ends the wait for
-// another term, was, which may be nil. A term without an address ends it for good.
+// awaits lets the holder know that the client waits, or only observes, as long as the view
+// shows the same term. It calls look when the holder notifies back. It ends the wait for the
+// earlier term was, which may be nil. A term without an address begins no wait.
 func (r *notifier) awaits(was *awaitedTerm, is awaitedHolder, observes bool, refresh time.Duration, look func()) *awaitedTerm {
 	address := is.address
 	switch {

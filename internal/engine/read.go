@@ -81,8 +81,8 @@ func (c *Client) ListSessions(ctx context.Context, cursor string) (page driver.P
 	return page, seen, nil
 }
 
-// Read reads one record, and waits for the answer. It waits for one request timeout, or
-// two if the store ignores it.
+// Read reads one record, and waits for the answer. It waits one request timeout, or
+// two if the store ignores its context.
 func (c *Client) Read(ctx context.Context, key string, how driver.Consistency) (protocol.Result, error) {
 	answer := make(answer, 1)
 	c.send(0, neverNeeded, &protocol.Call{Kind: protocol.Read, Key: key, Consistency: how}, answer)

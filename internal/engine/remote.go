@@ -81,7 +81,7 @@ func (c *Client) RemoteWrite(ctx context.Context, d protocol.RemoteHeartbeat) (d
 	return driver.Record{}, uncertain(ErrClosed)
 }
 
-// remoteAcquire is a remote holder, for its acquire.
+// remoteAcquire links an acquire to its remote holder.
 type remoteAcquire struct {
 	c       *Client
 	waiting func(error)

@@ -108,8 +108,8 @@ func (r *run) underViewMu(now time.Duration, step func(time.Duration) protocol.A
 	return step(now)
 }
 
-// set sets the timer for the next step. act does so by itself. Other callers do it
-// after they have changed what the machine shares, with the mutex held.
+// set sets the timer for the next step. act calls it. Other callers call it, with the
+// mutex held, after they have changed what the machine shares.
 func (r *run) set() {
 	if at, due := r.next(); due {
 		r.prepare()

@@ -99,8 +99,8 @@ func (s *SessionHolder) Settle(ctx context.Context, key string) {
 	}
 }
 
-// fail fails the acquires that wait for a lock under the session when it has ended, and
-// reports to this process that the session is closed.
+// fail fails the acquires that wait for a lock under the session, which has ended. If its
+// record is closed, fail notes that in the view.
 func (s *SessionHolder) fail() {
 	c := s.c
 	c.viewMu.Lock()

@@ -168,7 +168,7 @@ func (s *CheckedStore) List(ctx context.Context, prefix, cursor string) (page dr
 	return page, err
 }
 
-// watch asks the store to hint. The context bounds the set-up only.
+// watch asks the store to call hint. The context bounds the set-up only.
 func (c *Client) watch(ctx context.Context, key string, hint func()) (unwatch func(), err error) {
 	if err := c.Store.Before(); err != nil {
 		return nil, err

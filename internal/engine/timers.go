@@ -60,8 +60,7 @@ func newTimers(now func() time.Duration, nap time.Duration) *timers {
 }
 
 // Set sets a timer to the given instant, or moves it there. It wakes the goroutine only
-// for an instant before its next own reading: most timers are dropped long before they
-// are due.
+// for an instant before nextReading: most timers are dropped long before they are due.
 func (a *timers) Set(e *timer, at time.Duration) {
 	a.mu.Lock()
 	e.at = at
@@ -86,8 +85,8 @@ func (a *timers) Drop(e *timer) {
 	a.mu.Unlock()
 }
 
-// Nap limits each sleep of the timers to nap from now on. Each Nap is ended by one Rest
-// with the same nap.
+// Nap limits each sleep of the timers to nap from now on. One EndNap with the same
+// nap ends each Nap.
 func (a *timers) Nap(nap time.Duration) {
 	if nap >= a.nap {
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// tracker has the work of one client on one lock that it does not hold: the acquires
-// that wait for it, the loops that observe it, and the view of it. All waiters share
+// tracker has all that one client does about a lock that it does not hold: the acquires
+// that wait for the lock, the loops that observe it, and its view. All waiters share
 // its polls: only the first of the queue acts, the others wait for their turn. A
 // tracker outlives them for a while, so that the view is not lost.
 type tracker struct {

@@ -22,8 +22,8 @@ type Want struct {
 	// nothing of the lock then reads before it claims. It is for locks with a lease of
 	// their own: a lock under a session is mostly known to be free.
 	ReadFirst bool
-	// Holds says that this process has the lock itself. Without it, a record that
-	// shows Owner is likely to be of a term that has ended.
+	// Holds says that this process has the lock itself. If it does not, a record
+	// that shows Owner is likely to show a term that has ended.
 	Holds bool
 	// Priority goes into the record. A holder with a lower one is asked to hand
 	// over to Owner.
@@ -64,9 +64,9 @@ type Refusal struct {
 // held one for signs of life, and takes it over at the instant at which its
 // holder's lease has certainly expired.
 //
-// A version counts only for the acquire that wrote it. An acquire that ends
-// without the lock while the outcome of a write of its own is unknown cleans
-// up behind itself, for one lease.
+// A version counts only for the acquire that wrote it. If an acquire ends
+// without the lock while the outcome of one of its writes is unknown, it cleans
+// up after itself, for one lease.
 type Acquirer struct {
 	pace retrier
 	want Want
@@ -75,7 +75,7 @@ type Acquirer struct {
 	begun bool          // the first move is made
 	since time.Duration // when it began; never: not yet
 
-	// A reply to one of its own calls has counted: about the lock, about its session.
+	// Whether a reply to one of its calls has counted: about the lock, about its session.
 	lockRead, sessionRead bool
 
 	// For UnlessAlive: the first holder that a strong reply has shown since the acquire
@@ -94,8 +94,8 @@ type Acquirer struct {
 	cleanup *cleanup // nil: it was not given up
 }
 
-// strayGrant is a grant that a contender found too late: the lease was over, or the acquire was given
-// up. The contender must replace or release the record.
+// strayGrant is a grant that a contender found too late: the lease was over, or the acquire was
+// given up. The contender must replace or release the record.
 type strayGrant struct {
 	rec    driver.Record
 	before []*driver.Term
@@ -134,8 +134,8 @@ func (c *Acquirer) Granted() (Grant, bool) {
 	return *c.grant, true
 }
 
-// StrayGrant returns an unused grant that the contender found while it cleaned up. No other
-// grant may show the terms before it.
+// StrayGrant returns an unused grant that the contender found while it cleaned up. Perhaps
+// no other grant shows the terms before it.
 func (c *Acquirer) StrayGrant() (Grant, bool) {
 	if c.grant == nil || c.cleanup == nil {
 		return Grant{}, false
@@ -243,7 +243,7 @@ func (c *Acquirer) begin(now time.Duration) {
 	switch dead, _ := c.view.DeadAt(); {
 	case c.begun:
 	case c.view.UnderSession() && now >= dead:
-		c.begun = true // each of a dead session's locks costs one write
+		c.begun = true // no claim: a takeover costs one write for each lock
 	case c.want.Try && c.cleanup == nil && (c.livesFor(now) || c.blind()):
 		c.begun, c.resolve = true, true
 	}
@@ -345,7 +345,7 @@ func (c *Acquirer) wroteBy(rec driver.Record) bool {
 // session lives, and a caller that only tries never asks about it. So the contender
 // releases it, as an [OrphanReleaser] does, and then claims it.
 //
-// This never releases a lock with a lease. No machine of the session can later hold a
+// This never releases a lock that a lease holds. No machine of the session can later hold a
 // lock that the session does not know now: a version counts only for the acquire that
 // wrote it, and the session knows that acquire until it knows the lock. The
 // release replaces only the version that was read.
@@ -519,7 +519,7 @@ func (c *Acquirer) judge(now time.Duration) {
 	switch {
 	case found && !Readable(rec):
 		c.refuse(now, Refusal{Record: rec, Err: driver.ErrUnreadable})
-	case c.wroteBy(rec): // written by it, as its own look will tell
+	case c.wroteBy(rec): // it wrote that, as its own read will show
 	case c.changed(rec):
 		c.refuse(now, refusal)
 	case c.reservedForMe(rec), c.orphan(rec): // reserved for it, or an orphan
@@ -717,8 +717,8 @@ func (c *Acquirer) won(now time.Duration, a attempt, r Result, last driver.Recor
 	case c.cleanup != nil:
 		c.grant, c.stray = g, &strayGrant{rec: r.Record}
 	case c.want.Under == nil && now >= a.sent+c.pace.t.Usable():
-		// Our own write, but so old that its lease is over. No work began under it: it is
-		// replaced like a dead holder's record.
+		// This acquire wrote the record, but its lease is over. No work began under it: the
+		// acquire replaces it like a dead holder's record.
 		c.stray = &strayGrant{r.Record, g.Before}
 	default:
 		if a.late {

@@ -43,8 +43,8 @@
 // of, a [Reaper] clears dead sessions, a [HistoryWriter] writes ended terms into the history.
 // For a holder in another process without a store, an [UnconfirmedGrant] keeps the grant until
 // that holder shows life, and a [RemoteWrite] carries out each [RemoteHeartbeat] that it sends.
-// The retrier has the rule for when a machine retries an unanswered call, or gives up. Only
-// the Holder follows its own. A [View] has what a process has seen of a record; all
+// The retrier decides when a machine retries an unanswered call, or gives up. Only the
+// Holder has its own rule. A [View] has what a process has seen of a record; all
 // machines of the process that read the record share it.
 //
 // Instants are time.Durations since the origin of a local clock. A Holder and
@@ -61,7 +61,7 @@
 // L·(1−ρ)/(1+ρ). If no clock runs wrong by more than the rate ρ, the real time
 // that the contender waits is at least L/(1+ρ), and the real time that the
 // holder acts is at most L·(1−ρ)/(1+ρ)/(1−ρ) = L/(1+ρ): the holder has ended
-// when the contender begins. The grace G before that is kept for stopping.
+// when the contender begins. The holder keeps the grace G for stopping.
 //
 // # What a write's outcome may be
 //

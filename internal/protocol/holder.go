@@ -33,7 +33,7 @@ import (
 //
 // A lock under a session has a Holder that sends no heartbeats, ends with the session, and
 // writes the lock's record only when that lock changes hands by itself. The session's own
-// record has one, too: its [SessionHolder] is built on that.
+// record has a Holder, too: its [SessionHolder] embeds it.
 type Holder struct {
 	t     *Timing // this and env are shared by many machines
 	env   *Env
@@ -58,8 +58,8 @@ type Holder struct {
 	alarm    time.Duration // when failures become jeopardy; never: already noted
 	lastErr  error
 
-	// data is the serial number of the newest data, dataKept that of the newest data that
-	// the store is known to have. want is the newest data, if dataKept is less.
+	// data numbers the newest data, dataKept the newest data that the store is known to
+	// have. want is the newest data, if dataKept is less.
 	want           []byte
 	data, dataKept uint64
 
@@ -92,7 +92,7 @@ type (
 		ending
 		quiet bool // it was overdue
 	}
-	// unused is returned, without any work done.
+	// unused: as returned, but no work was done.
 	unused returned
 )
 
@@ -389,9 +389,9 @@ func (h *Holder) Stop(now time.Duration) Action {
 
 // HandOver ends the right to act as a request in the record would. When the work has
 // returned, the lock is reserved for q.To, or free if that is empty. The request's ID
-// and kind are filled in. If the right to act has ended before, that first cause
-// stays. Even then, until the work is done, an empty q.To cancels the reservation
-// that a request found before or later asks for.
+// and kind are filled in. If the right to act has already ended, the first cause
+// stays; but until the work is done, an empty q.To still cancels the reservation that an
+// earlier or a later request asks for.
 func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
@@ -535,11 +535,11 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 // holder of such a lock waits for the lease itself, and then releases the lock: the lock
 // lapses. That is never earlier than a takeover: contenders would count from the last
 // heartbeat, and the holder counts from a later instant, when it stops sending them. By
-// then, work that calls Check has stopped: Check fails once the right to act has ended. But neither wait protects against work that does not call it. (The holder's clock
-// may step ahead where a contender's does not. That shortens only this wait, and nothing
-// else depends on it.) The release replaces the version that the holder wrote last, so
-// that it cannot overwrite another holder's record, and no late write of this holder
-// can be applied.
+// then, work that calls Check has stopped: Check fails once the right to act has ended.
+// Neither wait protects against work that does not call Check. (If the holder's clock steps
+// ahead and a contender's does not, only this wait is shorter; nothing else depends on it.)
+// The release replaces the version that the holder wrote last. So it cannot overwrite
+// another holder's record, and no late write of this holder can be applied.
 func (h *Holder) passOverdue(now time.Duration, a *Action) {
 	if s, is := h.state.(*silent); is && now >= s.until {
 		s.saidWhy = true // too late to matter
@@ -670,7 +670,7 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 
 // leaves says that closing the session frees the lock and says how its term ended, so
 // that the lock needs no write of its own: one write closes a session with very many
-// locks. A lock does not await the closing when another lock's work is overdue.
+// locks. If another lock's work is overdue, a lock does not wait for the closing.
 func (h *Holder) leaves() bool {
 	s := h.under
 	return s != nil && s.Cause() != None && !h.mustWriteEnd() && h.why() == s.why()

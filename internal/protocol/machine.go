@@ -92,7 +92,7 @@ func (a *Action) note(n Note) {
 	a.Notes = append(a.Notes, n)
 }
 
-// single has each note at its own index. An append to a part of it copies.
+// single has each note at its own index. An append to a slice of it copies.
 var single = [...]Note{0, NoteRenewed, NoteJeopardy, NoteSafe, NoteEnded, NoteQuiet, NoteOver}
 
 // Freed says in what state the holder left the record.

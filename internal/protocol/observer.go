@@ -100,7 +100,7 @@ func (o *Observer) Step(now time.Duration) Action {
 	if m.session {
 		r.Key, view = driver.SessionKey(o.view.rec.Session), o.view.under()
 	}
-	if !m.session || view.found { // otherwise the session's record was absent before the lock was held under it
+	if !m.session || view.found { // otherwise read strongly: the absence may be older than the lock's grant
 		r.Consistency = view.How(now)
 	}
 	view.sends(now, r)

@@ -16,11 +16,11 @@ import (
 //
 // Two scans read all records, strongly. The second scan, which begins at Until at the
 // earliest, must show each record as the first one did. By then a contender would have
-// waited long enough for any record: the process of a held or reserved record, or of an alive
-// session, may live; for a free record, the store may have lost a later claim, by a holder with
-// the same lease. So the right to act of every process in the lost time has ended, by that
-// process's clock. A write that names the version read is the last
-// proof: a heartbeat in flight either comes before that write, or is refused.
+// waited long enough for any record: a process may still act under a held or reserved record or
+// an alive session, and the store may have lost a later claim of a free lock, with the same
+// lease. So every right to act from the lost time has ended, by its process's clock. The last
+// proof is a write that names the version that was read: a heartbeat in flight either comes
+// before that write, or is refused.
 type QuiescenceCheck struct {
 	t     Timing
 	seen  map[string]driver.Record // by key, without data: records that the second scan has not shown yet
@@ -68,8 +68,8 @@ type Raise struct {
 }
 
 // Raised returns the record of a lock whose token is raised. The lock's term becomes
-// the previous one. It ended with its session if that was closed in order; if it was
-// held otherwise, its end is unknown. Raising again counts from the same term, so that
+// the previous one: it ended with its session if the session was closed in order;
+// any other held term has an unknown end. Raising again counts from the same term, so that
 // an interrupted procedure may be repeated. A token kept without a record has no
 // version.
 func (s *QuiescenceCheck) Raised(rec driver.Record, session driver.Record, r Raise) driver.Record {

@@ -55,8 +55,8 @@ func endFor(reason *driver.Request) driver.EndReason {
 	case reason.Kind == driver.Fail:
 		return driver.EndFailed
 	}
-	// Failed work changes nothing: the requester looks for its request, and the next
-	// owner waits for the lock.
+	// Failed work does not change the end: the requester looks for its request, and the
+	// next owner waits for the lock.
 	return driver.EndSteppedDown
 }
 
@@ -133,7 +133,7 @@ func ReservedForNobody(rec driver.Record) bool {
 }
 
 // reserved returns rec after its holder's term, with the lock reserved for the given
-// time. Older versions know no label and read a reservation for nobody: they wait until
+// time. Older versions, without labels, read a reservation for nobody: they wait until
 // the time has passed.
 func reserved(
 	rec driver.Record, version string, to reservation, wait time.Duration, end driver.EndReason, asked *driver.Request,

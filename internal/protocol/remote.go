@@ -15,7 +15,7 @@ import (
 // the lock from its first confirmed [RemoteHeartbeat] on; until then no process acts under it. If
 // none has come within a third of the lease, the machine releases the lock, so that a program that
 // went away while it waited does not cost the others a whole lease. It replaces only the granted
-// beat, which a remote heartbeat through another process has changed.
+// beat: a remote heartbeat through another process changes it.
 type UnconfirmedGrant struct {
 	retrier
 	rec      driver.Record
@@ -191,7 +191,7 @@ func (r *RemoteWrite) plan() Kind {
 // following returns the record that the remote heartbeat leads to.
 func (r *RemoteWrite) following() driver.Record {
 	if r.of.Releases() {
-		// A holder that knows of the request would leave this record.
+		// A holder that knew of the request would write the same record.
 		reason := cmp.Or(AskedOf(r.seen), r.of.Failed)
 		next := leftFor(r.seen, r.env.Fresh(), endFor(reason), reason, r.t.Reservation())
 		if r.of.Data != nil {
@@ -199,7 +199,7 @@ func (r *RemoteWrite) following() driver.Record {
 		}
 		return next
 	}
-	// Lease and drift stay as granted, whatever this process has: the holder counts by
+	// Lease and drift stay as granted, whatever this process's are: the holder counts by
 	// them until it learns of others, and a shorter lease would admit another holder
 	// before that.
 	next := r.seen.Clone()

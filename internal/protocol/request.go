@@ -76,8 +76,8 @@ var errFull = errors.New("the session's record has no room for another request")
 //
 // The beat alone identifies the record of a crashed holder: all beats of a lease begin with
 // its ID, and no others do. Owner and token prove nothing: owners may share a name, and
-// tokens restart when a record was deleted. Nor does a version, which a request changes, nor
-// an older Tenure's beat, which has no ID. A record in any state but a holder's, such as
+// tokens restart when a record was deleted. A version proves nothing either (a request changes it),
+// nor does an older Tenure's beat (it has no ID). A record in any state but a holder's, such as
 // released or reserved, is not the dead holder's any more. The write
 // replaces the version that was read, and has a new version. So no late heartbeat of the dead
 // holder can revive the record. If such a heartbeat, or a request, comes first, the machine
@@ -163,7 +163,7 @@ func (k *Requester) plan() move {
 	case !k.lockRead:
 		return move{kind: Read, at: k.again}
 	case !k.fits(rec, found):
-		return move{kind: Read} // other machines share the view, and have read more, or an old state
+		return move{kind: Read} // another machine has put another state into the shared view
 	case k.crash != nil:
 		return move{kind: ForceRelease, at: k.crash.From}
 	case u != nil:

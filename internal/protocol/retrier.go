@@ -20,7 +20,7 @@ import (
 // store answers a write, or when the machine has nothing to send for a while.
 //
 // Reads have their own capacity: after an overloaded store has refused a write, the machine
-// may read at once, but writes only after that pause.
+// may read at once, but writes after the longer pause.
 //
 // A [Holder] has no retrier: how it retries depends on the time that it has left.
 type retrier struct {
@@ -47,8 +47,8 @@ type retrier struct {
 
 // Answer returns the answer (NoAnswer until the machine has one), the record that led to it,
 // and the error of the store. A [Reaper] answers Done or NoHolder if the record is gone,
-// Alive if the session has shown life, Unusable if the store has given no answer for a
-// lease, or an unreadable record, or Abandoned if it was given up.
+// Alive if the session has shown life, Unusable if the record is unreadable or the store has
+// given no answer for a lease, Abandoned if it was given up.
 func (q *retrier) Answer() (Answer, driver.Record, error) { return q.answer, q.because, q.err }
 
 // Over says that the machine sends nothing more.
@@ -94,8 +94,8 @@ func (q *retrier) send(now, at time.Duration, r *Call) *Call {
 	return r
 }
 
-// clearFailures says that the store has answered, and that the machine has nothing to write for a while:
-// earlier lost races and unanswered calls do not count for the next write.
+// clearFailures forgets lost races and unanswered calls, so that they do not count for the next
+// write: the store has answered, and the machine has nothing to write for a while.
 func (q *retrier) clearFailures(now time.Duration) {
 	q.unansweredWrites, q.races, q.writeAt, q.mute, q.failed = 0, 0, now, false, nil
 }

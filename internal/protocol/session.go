@@ -13,9 +13,9 @@ import (
 
 // SessionHolder is the machine of a session in the process that opened it. It holds the
 // session's record as any [Holder] does: its heartbeat renews the record, and it
-// ends at the deadline. Beyond that it knows which locks are held and acquired under
-// the session, and decides what the session's state means for them, and what theirs
-// means for the session:
+// ends at the deadline. It also knows which locks are held and acquired under the
+// session, and decides what the session's state means for the locks, and what their
+// states mean for the session:
 //
 //   - the locks follow the session, a few at a time: they end with it, and go quiet
 //     with it;

@@ -23,8 +23,8 @@ const (
 	// MinLease is the shortest lease that stores with millisecond records keep with some
 	// precision.
 	MinLease = 10 * time.Millisecond
-	// MinPeriod is the shortest heartbeat and refresh period: a wrong unit, such as 3000 for 3
-	// s, would flood the store.
+	// MinPeriod is the shortest heartbeat and refresh period: a wrong unit, such as 3000 for
+	// 3 s, would flood the store.
 	MinPeriod = time.Millisecond
 	// MaxLease keeps sums of a few leases far below the largest time.Duration.
 	MaxLease = 365 * 24 * time.Hour

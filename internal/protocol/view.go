@@ -32,7 +32,7 @@ type View struct {
 	termSince time.Duration // after the reply that first showed rec's term
 
 	polled time.Duration // when the latest call about the record was sent; never: none was sent
-	spread float64       // of the refresh period that follows it: 7/8 to 9/8
+	spread float64       // factor of the refresh period after it: 7/8 to 9/8
 	due    time.Duration // when a strong read is due, because the record may have changed; endless: not due
 
 	shown holderShown
@@ -170,9 +170,9 @@ func (s *View) missed(r *Call) {
 
 // NextPoll returns when a machine with that refresh period reads the record again: one period
 // after the latest call about it, give or take an eighth, or when the sign of life has been
-// unchanged for its lease, if that is sooner. A lock that may change hands soon is polled
-// more often, however long the refresh period is, because it may be meant for this process,
-// and stays reserved only for a time that depends on the lease.
+// unchanged for its lease, if that is sooner. A machine reads a lock that may change
+// hands soon more often, whatever its refresh period: the lock may become reserved for
+// this process, and stays reserved only for a time that depends on the lease.
 func (s *View) NextPoll(refresh, lease time.Duration) time.Duration {
 	switch _, known := s.Known(); {
 	case !known && s.polled == never:
@@ -190,8 +190,8 @@ func (s *View) NextPoll(refresh, lease time.Duration) time.Duration {
 	return min(next, s.due)
 }
 
-// mayChangeHands says that the lock may change hands soon: it is reserved, or its holder was asked to
-// hand over. The next heartbeat of a session removes the request from its record, and the
+// mayChangeHands says that the lock may change hands soon: it is reserved, or its holder was
+// asked to hand over. The next heartbeat of a session removes the request from its record, and the
 // lock's record shows nothing until the holder has stopped. So a request of this process
 // counts as long as the term lasts: the work may take long to stop.
 func (s *View) mayChangeHands() bool {
@@ -295,7 +295,7 @@ func (s *View) over() bool {
 }
 
 // A lock under a session shows no life of its own. Its holder is dead when the session
-// is closed, or absent in a strong read that was sent after the lock was read under it.
+// is closed, or a strong read, sent after the lock was read under it, finds no session.
 // A session whose beat has been unchanged for its lease is closed first, so that it
 // cannot renew any more; then its locks are taken.
 
