@@ -66,19 +66,19 @@ func (c *Client) Acquire(ctx context.Context, o AcquireOptions) (*LeaseHolder, e
 type acquire struct {
 	nobody
 	AcquireOptions
-	k        *tracker
-	run      run
-	begun    time.Duration
-	acquirer *protocol.Acquirer // nil while the acquire waits for its turn
-	got      acquired           // the answer
-	answer   chan struct{}      // closed when it is there
-	shown    chan time.Duration // has room for the first lease that was read; nil: no caller needs it
-	remote   *remoteAcquire     // the remote holder that gets the lock; nil: this process does
-	settled  bool               // answered, or abandoned
-	shownTo  bool
-	news     uint64 // the token of the last holder that an event has reported
-	ended    bool
-	over     chan struct{} // closed when it has ended; made by Settle
+	k          *tracker
+	run        run
+	begun      time.Duration
+	acquirer   *protocol.Acquirer // nil while the acquire waits for its turn
+	got        acquired           // the answer
+	answer     chan struct{}      // closed when it is there
+	shown      chan time.Duration // has room for the first lease that was read; nil: no caller needs it
+	remote     *remoteAcquire     // the remote holder that gets the lock; nil: this process does
+	settled    bool               // answered, or abandoned
+	leaseShown bool
+	reported   uint64 // the token of the last holder that an event has reported
+	ended      bool
+	over       chan struct{} // closed when it has ended; made by Settle
 }
 
 type acquired struct {
@@ -151,15 +151,15 @@ func (a *acquire) join() {
 // wait waits for the answer.
 func (a *acquire) wait(ctx context.Context) acquired {
 	var late <-chan time.Time
-	var news <-chan error
+	var holders <-chan error
 	if a.remote != nil {
-		news = a.remote.held
+		holders = a.remote.held
 	}
 	for {
 		select {
 		case <-a.answer:
 			return a.got
-		case held := <-news:
+		case held := <-holders:
 			a.remote.waiting(held)
 		case lease := <-a.shown:
 			timer := time.NewTimer(lease + a.AdditionalWait)
@@ -304,7 +304,7 @@ func (a *acquire) act() {
 	if a.acquirer == nil {
 		a.start()
 	}
-	a.noticed()
+	a.reschedule()
 }
 
 // reservedBy says that the record reserves the lock for this acquire.
@@ -315,8 +315,8 @@ func (a *acquire) reservedBy(rec driver.Record) bool {
 // look makes the acquire read the record soon.
 func (a *acquire) look() { a.run.act(a.acquirer.Hint) }
 
-// noticed sets the timer again: the view may have changed.
-func (a *acquire) noticed() {
+// reschedule sets the timer again: the view may have changed.
+func (a *acquire) reschedule() {
 	if a.acquirer != nil && !a.ended {
 		a.run.set()
 	}
@@ -331,8 +331,8 @@ func (a *acquire) meets(s Snapshot) {
 
 // shows passes on the holder's lease, from which an AdditionalWait counts.
 func (a *acquire) shows(lease time.Duration) {
-	if a.shown != nil && !a.shownTo {
-		a.shownTo = true
+	if a.shown != nil && !a.leaseShown {
+		a.leaseShown = true
 		a.shown <- lease
 	}
 }
@@ -468,8 +468,8 @@ func (a *acquire) tell() {
 	for _, q := range k.queue {
 		q.shows(s.Record.Lease)
 	}
-	if a.news != s.Record.Token {
-		a.news = s.Record.Token
+	if a.reported != s.Record.Token {
+		a.reported = s.Record.Token
 		for _, q := range k.queue {
 			q.meets(s)
 		}

@@ -22,7 +22,7 @@ import (
 
 // calls sends calls to the store, a bounded number at once. Each has its own goroutine
 // and timeout, so that a slow answer delays no other call. Waiting calls are sent in the
-// order of their urgency.
+// order in which their answers are needed.
 type calls struct {
 	most    int
 	timeout time.Duration
@@ -41,7 +41,7 @@ type calls struct {
 	resting []*worker // idle; the last to become idle is used first
 }
 
-// neverNeeded is the urgency of calls on which no lease depends. Heartbeats precede them,
+// neverNeeded is for calls on which no lease depends. Heartbeats precede them,
 // however long these calls have waited.
 const neverNeeded = time.Duration(math.MaxInt64)
 
@@ -118,7 +118,7 @@ func (e *timeoutError) known() string {
 
 type waitingCall struct {
 	neededBy time.Duration
-	serial   uint64 // first come, first served at equal urgency
+	serial   uint64 // first come, first served if needed by the same instant
 	call     storeCall
 	late     *time.Timer // gives the call up
 	index    int         // in the heap; -1: removed
@@ -154,9 +154,9 @@ func (r *calls) Close() {
 // Wait waits, after Close, for all calls that were made to return.
 func (r *calls) Wait() { r.wg.Wait() }
 
-// Send makes a call soon, the smaller the urgency the sooner. It never blocks.
+// Send makes a call soon; calls whose answer is needed first go first. It never blocks.
 // After Close it sends nothing, and Answer is not called.
-func (r *calls) Send(urgency time.Duration, q storeCall) {
+func (r *calls) Send(neededBy time.Duration, q storeCall) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -168,7 +168,7 @@ func (r *calls) Send(urgency time.Duration, q storeCall) {
 		return
 	}
 	r.serial++
-	w := &waitingCall{neededBy: urgency, serial: r.serial, call: q}
+	w := &waitingCall{neededBy: neededBy, serial: r.serial, call: q}
 	heap.Push(&r.waiting, w)
 	w.late = time.AfterFunc(hungFactor*r.timeoutOf(q), func() { r.giveUp(w) })
 }
@@ -339,13 +339,13 @@ func (w *worker) giveUp() {
 }
 
 // send sends what a machine asks for, and hands the result to its caller.
-func (c *Client) send(timeout, urgency time.Duration, r *protocol.Call, to caller) {
+func (c *Client) send(timeout, neededBy time.Duration, r *protocol.Call, to caller) {
 	r.Stamp(time.Now())
-	c.calls.Send(urgency, storeCall{Timeout: timeout, request: c.Store.Call(r, to)})
+	c.calls.Send(neededBy, storeCall{Timeout: timeout, request: c.Store.Call(r, to)})
 }
 
-// alone makes a call whose answer is dropped.
-func (c *Client) alone(call unanswered) {
+// sendUnanswered makes a call whose answer is dropped.
+func (c *Client) sendUnanswered(call unanswered) {
 	c.calls.Send(neverNeeded, storeCall{request: call})
 }
 

@@ -144,13 +144,13 @@ type drifts struct {
 
 // maxDriftsTold bounds the owners that are reported. A wrong setting is obvious long
 // before.
-const maxDriftsTold = 1000
+const maxDriftsReported = 1000
 
 // differs reports the holder that a record shows, once for each owner.
 func (d *drifts) differs(rec driver.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, told := d.reported[rec.Owner]; told || len(d.reported) >= maxDriftsTold {
+	if _, told := d.reported[rec.Owner]; told || len(d.reported) >= maxDriftsReported {
 		return
 	}
 	d.reported[rec.Owner] = struct{}{}

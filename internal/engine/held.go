@@ -122,8 +122,8 @@ func (k *heldRecord) do(step func(now time.Duration) protocol.Action) {
 	k.loop.do(step)
 }
 
-// urgency is the urgency of a call on which the lease depends.
-func (k *heldRecord) urgency() time.Duration { return k.h.Deadline() }
+// neededBy is the instant by which the lease needs the answer of a call.
+func (k *heldRecord) neededBy() time.Duration { return k.h.Deadline() }
 
 // before reports to the machine what Check or a timer has already found. The caller
 // holds the mutex.
@@ -151,7 +151,7 @@ func (k *heldRecord) stepped(now time.Duration, a protocol.Action) {
 	}
 	k.answerWriters()
 	if k.lease != nil {
-		k.lease.returned()
+		k.lease.closeReleased()
 	} else {
 		k.session.noted(a.Notes)
 	}

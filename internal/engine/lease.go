@@ -113,9 +113,9 @@ func (l *LeaseHolder) reportProgress() {
 	}
 }
 
-// returned closes l.released when no call is sent any more, or only the session must
+// closeReleased closes l.released when no call is sent any more, or only the session must
 // be closed.
-func (l *LeaseHolder) returned() {
+func (l *LeaseHolder) closeReleased() {
 	if l.released != nil && (l.h.Over() || l.h.SessionRemains()) {
 		closeOnce(l.released)
 	}
@@ -212,7 +212,7 @@ func (l *LeaseHolder) BusyShare() float64 {
 
 // busyPeriods is the length of a period of the meter in lease durations: a minute by
 // default.
-const busyPeriods = 4
+const busyPeriodLeases = 4
 
 // Work counts n more pieces of work, or fewer.
 func (l *LeaseHolder) Work(n int) {
@@ -223,7 +223,7 @@ func (l *LeaseHolder) Work(n int) {
 		granted := now - (l.c.leaseClock() - l.since)
 		l.meter = &busyMeter{capacity: max(1, l.capacity), at: now, from: window{at: granted}, to: window{at: now}}
 		l.meter.report.Run = l.reportBusy
-		l.c.readTimers.Set(&l.meter.report, now+busyPeriods*l.t.Lease)
+		l.c.readTimers.Set(&l.meter.report, now+busyPeriodLeases*l.t.Lease)
 	}
 	l.meter.count(now)
 	l.meter.running += n
@@ -238,7 +238,7 @@ func (l *LeaseHolder) reportBusy(now time.Duration) {
 	}
 	busy, whole, share := l.meter.period(now)
 	l.c.events.emit(Event{Kind: EventBusy, Lock: l.key, Owner: l.c.options.Owner, Token: l.token, Busy: busy, Held: whole, Share: share})
-	l.c.readTimers.Set(&l.meter.report, now+busyPeriods*l.t.Lease)
+	l.c.readTimers.Set(&l.meter.report, now+busyPeriodLeases*l.t.Lease)
 }
 
 // watchRequests asks the store to hint when a request is written into the record, if
@@ -249,7 +249,7 @@ func (l *LeaseHolder) watchRequests() {
 	if c.watcher == nil {
 		return
 	}
-	c.alone(func(ctx context.Context) error {
+	c.sendUnanswered(func(ctx context.Context) error {
 		unwatch, err := c.watch(ctx, l.key, l.hurries)
 		if err != nil {
 			return err // heartbeats go on without it
@@ -411,7 +411,7 @@ func (m *busyMeter) share(now time.Duration) float64 {
 		return 0
 	}
 	m.count(now)
-	return m.of(m.busy-m.from.busy, m.at-m.from.at)
+	return m.shareOf(m.busy-m.from.busy, m.at-m.from.at)
 }
 
 // period ends a period, and returns its figures.
@@ -419,10 +419,10 @@ func (m *busyMeter) period(now time.Duration) (busy, whole time.Duration, share 
 	m.count(now)
 	m.from, m.to = m.to, window{m.at, m.busy}
 	busy, whole = m.to.busy-m.from.busy, m.to.at-m.from.at
-	return busy, whole, m.of(busy, whole)
+	return busy, whole, m.shareOf(busy, whole)
 }
 
-func (m *busyMeter) of(busy, whole time.Duration) float64 {
+func (m *busyMeter) shareOf(busy, whole time.Duration) float64 {
 	if whole <= 0 {
 		return 0
 	}

@@ -54,7 +54,7 @@ func newNotifier(transport Transport, lease time.Duration, now func() time.Durat
 	r := &notifier{
 		transport: transport, text: notification.Target(address, secret), now: now, timers: timers,
 		out: make(chan notification.Packet, maxPackets), held: notification.NewHeld(secret, rand.Text()),
-		waits: notification.NewWaits(address, lease, notification.Env{Word: word, Random: random}),
+		waits: notification.NewWaits(address, lease, notification.Env{Word: randomID, Random: random}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	run(r.send)
@@ -69,7 +69,7 @@ func (r *notifier) close() {
 	}
 }
 
-func word() (id notification.ID) {
+func randomID() (id notification.ID) {
 	_, _ = rand.Read(id[:]) // it never fails
 	return id
 }
@@ -125,7 +125,7 @@ func (r *notifier) asks(key, address string) {
 	if r == nil || address == "" {
 		return
 	}
-	if packet := notification.AskedOf(key, address, word()); packet != nil {
+	if packet := notification.AskedOf(key, address, randomID()); packet != nil {
 		r.post(*packet)
 	}
 }

@@ -220,8 +220,8 @@ func newRemoteWrite(c *Client, d protocol.RemoteHeartbeat) *remoteWrite {
 	return w
 }
 
-// urgency is the urgency of a heartbeat that renews a lease in time.
-func (w *remoteWrite) urgency() time.Duration {
+// neededBy is the instant by which a heartbeat renews the lease in time.
+func (w *remoteWrite) neededBy() time.Duration {
 	return w.c.leaseClock() + w.c.timing.Usable() - w.c.timing.Heartbeat
 }
 

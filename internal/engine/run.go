@@ -42,8 +42,9 @@ type owner interface {
 	stepped(now time.Duration, a protocol.Action)
 	// replied takes each result, after the machine and before stepped.
 	replied(now time.Duration, c *protocol.Call, r protocol.Result)
-	// urgency is the urgency of the next call.
-	urgency() time.Duration
+	// neededBy is the instant by which the next call should be answered; the earlier, the
+	// sooner it is made.
+	neededBy() time.Duration
 }
 
 // nobody is an owner that ignores everything. No lease depends on its calls.
@@ -52,7 +53,7 @@ type nobody struct{}
 func (nobody) before(time.Duration)                                   {}
 func (nobody) stepped(time.Duration, protocol.Action)                 {}
 func (nobody) replied(time.Duration, *protocol.Call, protocol.Result) {}
-func (nobody) urgency() time.Duration                                 { return neverNeeded }
+func (nobody) neededBy() time.Duration                                { return neverNeeded }
 
 // run returns the driver of a machine by the contender's clock.
 func (c *Client) run(m protocol.Machine, of owner, mutex *sync.Mutex) run {
@@ -73,14 +74,14 @@ func (r *run) do(step func(now time.Duration) protocol.Action) {
 func (r *run) act(step func(now time.Duration) protocol.Action) {
 	now := r.timers.now()
 	r.owner.before(now)
-	r.carry(now, r.underViewMu(now, step))
+	r.carry(now, r.withShared(now, step))
 }
 
 // carry carries out what the machine wants. The caller holds the mutex.
 func (r *run) carry(now time.Duration, a protocol.Action) {
 	r.owner.stepped(now, a)
 	if a.Call != nil {
-		r.c.send(r.timeout, r.owner.urgency(), a.Call, r)
+		r.c.send(r.timeout, r.owner.neededBy(), a.Call, r)
 	}
 	r.set()
 	for _, m := range a.Begin {
@@ -100,7 +101,7 @@ func (r *run) result(c *protocol.Call, res protocol.Result) {
 	})
 }
 
-func (r *run) underViewMu(now time.Duration, step func(time.Duration) protocol.Action) protocol.Action {
+func (r *run) withShared(now time.Duration, step func(time.Duration) protocol.Action) protocol.Action {
 	if r.shared != nil {
 		r.shared.Lock()
 		defer r.shared.Unlock()

@@ -332,7 +332,7 @@ type SessionReaper struct {
 func (c *Client) ReapSession(id string) *SessionReaper {
 	c.viewMu.Lock()
 	defer c.viewMu.Unlock()
-	r := c.reaping(id)
+	r := c.newReaper(id)
 	r.run.act(r.m.Step)
 	return r
 }
@@ -341,10 +341,10 @@ func (c *Client) ReapSession(id string) *SessionReaper {
 // holds viewMu.
 func (c *Client) reapLater(id string) {
 	rec, _ := c.sessions.Of(id).Record()
-	c.reaping(id).run.setAt(c.clock() + c.timing.Linger(rec))
+	c.newReaper(id).run.setAt(c.clock() + c.timing.Linger(rec))
 }
 
-func (c *Client) reaping(id string) *SessionReaper {
+func (c *Client) newReaper(id string) *SessionReaper {
 	r := &SessionReaper{c: c, ended: make(chan struct{}), m: protocol.NewReaper(c.timing, c.env, id, c.sessions.Of(id))}
 	r.run = c.run(r.m, r, &c.viewMu)
 	return r

@@ -182,7 +182,7 @@ func (c *Client) watch(ctx context.Context, key string, hint func()) (unwatch fu
 
 // unwatch ends a watch in the background: a store may take its time.
 func (c *Client) unwatch(unwatch func()) {
-	c.alone(func(context.Context) error {
+	c.sendUnanswered(func(context.Context) error {
 		unwatch()
 		return nil
 	})

@@ -251,7 +251,7 @@ func (k *tracker) watch() {
 		return
 	}
 	k.watching = true
-	c.alone(func(ctx context.Context) error {
+	c.sendUnanswered(func(ctx context.Context) error {
 		unwatch, err := c.watch(ctx, k.key, k.hint)
 		k.watched(unwatch, err)
 		return err
@@ -365,7 +365,7 @@ func (k *tracker) seen() (s Snapshot, hinted bool) {
 func (k *tracker) notify() {
 	k.listen()
 	for _, w := range k.waiters {
-		w.noticed()
+		w.reschedule()
 	}
 	for a := range k.askings {
 		a.run.set()

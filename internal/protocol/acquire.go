@@ -68,9 +68,9 @@ type Refusal struct {
 // without the lock while the outcome of one of its writes is unknown, it cleans
 // up after itself, for one lease.
 type Acquirer struct {
-	pace retrier
-	want Want
-	view *View
+	retrier retrier
+	want    Want
+	view    *View
 
 	begun bool          // the first move is made
 	since time.Duration // when it began; never: not yet
@@ -110,14 +110,14 @@ type inquiry struct{ term, again time.Duration }
 type cleanup struct {
 	until time.Duration // a write applied after that expires by itself
 	next  time.Duration // the next read
-	looks int
+	reads int
 }
 
 // NewAcquirer returns the machine of one acquire. All contenders of the process for the
 // key share the view.
 func NewAcquirer(t Timing, env Env, want Want, view *View) *Acquirer {
 	c := &Acquirer{
-		pace: retrier{t: t, env: env, patience: want.Patience}, want: want, view: view,
+		retrier: retrier{t: t, env: env, patience: want.Patience}, want: want, view: view,
 		begun: want.Queued, since: never,
 	}
 	if want.Under != nil {
@@ -147,27 +147,27 @@ func (c *Acquirer) StrayGrant() (Grant, bool) {
 func (c *Acquirer) Refused() *Refusal { return c.refusal }
 
 // Over says that the contender sends nothing more.
-func (c *Acquirer) Over() bool { return c.pace.Over() }
+func (c *Acquirer) Over() bool { return c.retrier.Over() }
 
 // Err returns the last error of the store, nil after an answer.
-func (c *Acquirer) Err() error { return c.pace.failed }
+func (c *Acquirer) Err() error { return c.retrier.failed }
 
 // Silence returns how long the store has given no answer.
 func (c *Acquirer) Silence(now time.Duration) time.Duration {
-	if !c.pace.mute {
+	if !c.retrier.mute {
 		return 0
 	}
-	return now - c.pace.silent
+	return now - c.retrier.silent
 }
 
 // Next returns the instant at which Step has something to do, and false if it
 // has nothing to do until another event.
 func (c *Acquirer) Next() (time.Duration, bool) {
-	if !c.pace.idle() {
+	if !c.retrier.idle() {
 		return 0, false
 	}
 	m := c.plan()
-	return c.pace.next(m.kind, m.at)
+	return c.retrier.next(m.kind, m.at)
 }
 
 // Step lets time pass.
@@ -200,7 +200,7 @@ func (c *Acquirer) GiveUp(now time.Duration) Action {
 
 func (c *Acquirer) giveUp(now time.Duration) {
 	if c.cleanup == nil && c.grant == nil {
-		c.cleanup = &cleanup{until: now + c.pace.t.Lease}
+		c.cleanup = &cleanup{until: now + c.retrier.t.Lease}
 	}
 }
 
@@ -213,7 +213,7 @@ func (c *Acquirer) refuse(now time.Duration, r Refusal) {
 
 // act makes the next call if it is due.
 func (c *Acquirer) act(now time.Duration) *Call {
-	if !c.pace.idle() {
+	if !c.retrier.idle() {
 		return nil
 	}
 	c.begin(now)
@@ -221,16 +221,16 @@ func (c *Acquirer) act(now time.Duration) *Call {
 		c.judge(now)
 	}
 	if c.cleanup != nil && len(c.unknown) == 0 && c.stray == nil {
-		c.pace.finish(Abandoned, driver.Record{}, nil)
+		c.retrier.finish(Abandoned, driver.Record{}, nil)
 		return nil
 	}
 	m := c.plan()
-	if !c.pace.due(now, m.kind, m.at) {
+	if !c.retrier.due(now, m.kind, m.at) {
 		return nil
 	}
 	r := c.call(now, m)
 	c.view.of(r, c.want.Key).sends(now, r)
-	return c.pace.send(now, m.at, r)
+	return c.retrier.send(now, m.at, r)
 }
 
 // begin decides how the acquire begins: with a claim, unless the store would most likely refuse
@@ -307,7 +307,7 @@ func (c *Acquirer) planHeld(rec driver.Record, u *View) move {
 	case c.mustSee(c.view, c.lockRead):
 		return move{kind: Read}
 	}
-	t := c.pace.t
+	t := c.retrier.t
 	next := move{kind: Read, poll: true, at: c.view.NextPoll(t.Refresh, t.Lease)}
 	if u != nil {
 		if at := u.NextPoll(t.Refresh, t.Lease); at <= next.at {
@@ -361,7 +361,7 @@ func (c *Acquirer) wrote(rec driver.Record) bool {
 		return g.Record.Token == rec.Token
 	}
 	_, own := c.unknown.wrote(rec)
-	return own || c.writes(c.pace.out) && c.attempt.wrote(rec)
+	return own || c.writes(c.retrier.out) && c.attempt.wrote(rec)
 }
 
 // writes says whether a call is the latest claim or takeover of the contender.
@@ -372,9 +372,9 @@ func (c *Acquirer) reservedForMe(rec driver.Record) bool {
 	return ReservedFor(rec, c.want.Owner, c.want.Label)
 }
 
-// inquiries is how many leases pass before a session is asked again whether it holds
+// inquiryLeases is how many leases pass before a session is asked again whether it holds
 // a lock.
-const inquiries = 4
+const inquiryLeases = 4
 
 // inquires returns when the contender may ask the session whether it holds the lock, and false if
 // the record has no room for the question or has it already, or if the session's lease ends first.
@@ -384,7 +384,7 @@ func (c *Acquirer) inquires(rec driver.Record, u *View) (time.Duration, bool) {
 			return 0, false
 		}
 	}
-	at := c.view.termSince + c.pace.t.Lease
+	at := c.view.termSince + c.retrier.t.Lease
 	if c.inquiry.term == c.view.termSince {
 		at = max(at, c.inquiry.again)
 	}
@@ -398,7 +398,7 @@ func (c *Acquirer) wishes(rec driver.Record, u *View) (time.Duration, bool) {
 	if c.want.Try || c.want.UnlessAlive || rec.Priority >= c.want.Priority {
 		return 0, false
 	}
-	at, ok := c.view.asks(rec, c.pace.t.Lease)
+	at, ok := c.view.asks(rec, c.retrier.t.Lease)
 	if u == nil || !ok {
 		return at, ok
 	}
@@ -423,14 +423,14 @@ func (c *Acquirer) call(now time.Duration, m move) *Call {
 	case Claim, Takeover:
 		c.take(now, r, rec)
 	case Request:
-		r.Prev, r.Next = view.rec, asking(view.rec, c.pace.env.Fresh(), c.request(now, m, rec))
+		r.Prev, r.Next = view.rec, asking(view.rec, c.retrier.env.Fresh(), c.request(now, m, rec))
 	case ForceRelease:
-		r.Prev, r.Next = view.rec, closed(view.rec, c.pace.env.Fresh(), driver.EndExpired)
+		r.Prev, r.Next = view.rec, closed(view.rec, c.retrier.env.Fresh(), driver.EndExpired)
 	case Release:
 		if r.Prev = rec; c.stray != nil {
 			r.Prev = c.stray.rec
 		}
-		r.Next = freed(r.Prev, c.pace.env.Fresh(), driver.EndAbandoned, nil)
+		r.Next = freed(r.Prev, c.retrier.env.Fresh(), driver.EndAbandoned, nil)
 	}
 	return r
 }
@@ -458,7 +458,7 @@ func (c *Acquirer) take(now time.Duration, r *Call, rec driver.Record) {
 		}
 	}
 	c.attempt = attempt{
-		kind: r.Kind, version: r.Next.Version, token: r.Next.Token, sent: now, countsFrom: c.pace.env.lease(now),
+		kind: r.Kind, version: r.Next.Version, token: r.Next.Token, sent: now, countsFrom: c.retrier.env.lease(now),
 		before: before, late: c.stray != nil,
 	}
 }
@@ -466,19 +466,19 @@ func (c *Acquirer) take(now time.Duration, r *Call, rec driver.Record) {
 // held returns the record of a new holder.
 func (c *Acquirer) held(token uint64) driver.Record {
 	if c.id == "" {
-		c.id = c.pace.env.part()
+		c.id = c.retrier.env.part()
 	}
-	version := c.pace.env.beatOf(c.id)
+	version := c.retrier.env.beatOf(c.id)
 	rec := driver.Record{
 		Key: c.want.Key, Version: version, Beat: version, Owner: c.want.Owner, Token: token,
-		Lease: c.pace.t.Lease, Drift: c.pace.t.Drift, State: driver.Held, Priority: c.want.Priority,
+		Lease: c.retrier.t.Lease, Drift: c.retrier.t.Drift, State: driver.Held, Priority: c.want.Priority,
 		Host: c.want.Host, Label: c.want.Label, Data: c.want.Data, Notify: c.want.Notify,
 	}
 	switch {
 	case c.want.Under != nil:
 		rec.Session = c.want.Under.id
-	case !c.pace.t.Manual:
-		rec.Heartbeat = c.pace.t.Heartbeat
+	case !c.retrier.t.Manual:
+		rec.Heartbeat = c.retrier.t.Heartbeat
 	}
 	return rec
 }
@@ -487,14 +487,14 @@ func (c *Acquirer) held(token uint64) driver.Record {
 // record, where the next heartbeat finds it.
 func (c *Acquirer) request(now time.Duration, m move, rec driver.Record) driver.Request {
 	if m.ask == driver.Confirm {
-		c.inquiry = inquiry{c.view.termSince, now + inquiries*c.pace.t.Lease}
+		c.inquiry = inquiry{c.view.termSince, now + inquiryLeases*c.retrier.t.Lease}
 		return driver.Request{
-			ID: c.pace.env.Fresh(), Kind: driver.Confirm, By: c.want.Owner, Lock: rec.Key, Token: rec.Token,
+			ID: c.retrier.env.Fresh(), Kind: driver.Confirm, By: c.want.Owner, Lock: rec.Key, Token: rec.Token,
 			Reason: "somebody waits for it",
 		}
 	}
 	q := Preferring(c.want.Owner, c.want.Priority, rec)
-	if q.ID = c.pace.env.Fresh(); m.session {
+	if q.ID = c.retrier.env.Fresh(); m.session {
 		q.Lock = rec.Key
 	}
 	c.view.NoteRequest(now)
@@ -613,15 +613,15 @@ func withoutWork(end driver.EndReason) bool {
 
 // Reply takes the result of the call under way.
 func (c *Acquirer) Reply(now time.Duration, r Result) Action {
-	out, answered := c.pace.replied(now, r)
+	out, answered := c.retrier.replied(now, r)
 	view := c.view.of(out, c.want.Key)
 	switch {
 	case !answered:
 		view.missed(out)
 		c.fail(now, out, r)
 	case view != c.view:
-		view.Observe(c.pace.sent, now, out.consistency(), r.Record, r.Found)
-		c.sessionRead = c.sessionRead || view.sent == c.pace.sent
+		view.Observe(c.retrier.sent, now, out.consistency(), r.Record, r.Found)
+		c.sessionRead = c.sessionRead || view.sent == c.retrier.sent
 	default:
 		c.answer(now, out, r)
 	}
@@ -644,7 +644,7 @@ func (c *Acquirer) notAsked(now time.Duration, out *Call, o Outcome) {
 	case o == Conflicted:
 		c.inquiry = inquiry{}
 	default:
-		c.inquiry.again = now + c.pace.t.Lease
+		c.inquiry.again = now + c.retrier.t.Lease
 	}
 }
 
@@ -666,7 +666,7 @@ func (c *Acquirer) fail(now time.Duration, out *Call, r Result) {
 		// delays the holder's heartbeats.
 		c.resolve = true
 	}
-	if c.pace.spent(now) {
+	if c.retrier.spent(now) {
 		c.refuse(now, Refusal{Err: r.Err})
 	}
 }
@@ -683,10 +683,10 @@ func (c *Acquirer) answer(now time.Duration, out *Call, r Result) {
 	c.stray = nil
 	c.remember()
 	last, _ := c.view.Record()
-	c.view.Observe(c.pace.sent, now, out.consistency(), r.Record, r.Found)
-	c.lockRead = c.lockRead || c.view.sent == c.pace.sent
+	c.view.Observe(c.retrier.sent, now, out.consistency(), r.Record, r.Found)
+	c.lockRead = c.lockRead || c.view.sent == c.retrier.sent
 	if dead, held := c.view.DeadAt(); held && now < dead && !c.orphan(r.Record) {
-		c.pace.clearFailures(now)
+		c.retrier.clearFailures(now)
 	}
 	if r.Found && holder(r.Record) && out.consistency() == driver.Strong {
 		c.notesHolder(lifeOf(r.Record))
@@ -716,7 +716,7 @@ func (c *Acquirer) won(now time.Duration, a attempt, r Result, last driver.Recor
 	switch {
 	case c.cleanup != nil:
 		c.grant, c.stray = g, &strayGrant{rec: r.Record}
-	case c.want.Under == nil && now >= a.sent+c.pace.t.Usable():
+	case c.want.Under == nil && now >= a.sent+c.retrier.t.Usable():
 		// This acquire wrote the record, but its lease is over. No work began under it: the
 		// acquire replaces it like a dead holder's record.
 		c.stray = &strayGrant{r.Record, g.Before}
@@ -725,13 +725,13 @@ func (c *Acquirer) won(now time.Duration, a attempt, r Result, last driver.Recor
 			g.Former = driver.Record{} // its data came from this acquire
 		}
 		c.grant = g
-		c.pace.finish(Done, r.Record, nil)
+		c.retrier.finish(Done, r.Record, nil)
 	}
 }
 
 // givenBack takes the answer to the release of a late grant.
 func (c *Acquirer) givenBack(now time.Duration, out *Call, r Result) {
-	c.view.Observe(c.pace.sent, now, out.consistency(), r.Record, r.Found)
+	c.view.Observe(c.retrier.sent, now, out.consistency(), r.Record, r.Found)
 	own, rec := c.stray.rec, r.Record
 	same := r.Found && rec.State == driver.Held && rec.Token == own.Token && rec.Beat == own.Beat
 	if r.Outcome == Conflicted && same {
@@ -751,11 +751,11 @@ func (c *Acquirer) looksAgain(now time.Duration) {
 		c.unknown = nil // a write that is applied later expires by itself
 		return
 	}
-	k.next = now + min(c.pace.t.Refresh, c.pace.t.Lease/16)<<min(k.looks, 5)
+	k.next = now + min(c.retrier.t.Refresh, c.retrier.t.Lease/16)<<min(k.reads, 5)
 	if !c.keptBySession() {
 		k.next = min(k.next, k.until)
 	}
-	k.looks++
+	k.reads++
 }
 
 // keptBySession says that a session would keep alive what this acquire has written. The acquire

@@ -486,7 +486,7 @@ func TestLateClaimAfterTheHolder(t *testing.T) {
 		{driver.EndAbandoned, false},
 	} {
 		c := waiting(timing, Want{UnlessAlive: true})
-		claim := c.pace.out
+		claim := c.retrier.out
 		c.Reply(time.Millisecond, Result{Outcome: Unknown, Err: errStore})
 		held := theirs(timing, "v", 7)
 		shown := held

@@ -560,7 +560,7 @@ func (h *Holder) passReturned(now time.Duration, a *Action) {
 	if h.out != nil {
 		return
 	}
-	leaves := h.leaves()
+	leaves := h.freedByClosing()
 	switch s := h.state.(type) {
 	case withSession:
 		if !leaves { // the session does not close in time, or its record would say something else
@@ -668,10 +668,10 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 	return true
 }
 
-// leaves says that closing the session frees the lock and says how its term ended, so
+// freedByClosing says that closing the session frees the lock and says how its term ended, so
 // that the lock needs no write of its own: one write closes a session with very many
 // locks. If another lock's work is overdue, a lock does not wait for the closing.
-func (h *Holder) leaves() bool {
+func (h *Holder) freedByClosing() bool {
 	s := h.under
 	return s != nil && s.Cause() != None && !h.mustWriteEnd() && h.why() == s.why()
 }
@@ -706,11 +706,11 @@ func (h *Holder) plan() (Kind, time.Duration) {
 			return Abdicate, h.retry
 		}
 	case releasing:
-		if !h.done() || !h.leaves() {
+		if !h.done() || !h.freedByClosing() {
 			return Release, h.retry
 		}
 	case withSession:
-		if h.done() && !h.leaves() {
+		if h.done() && !h.freedByClosing() {
 			return Release, h.retry
 		}
 	}
@@ -873,7 +873,7 @@ func (h *Holder) fail(now time.Duration, err error, a *Action) {
 	if h.failures == 0 && h.alarm != never {
 		h.alarm = now + h.t.RequestTimeout
 	}
-	h.retry = now + h.t.retry(*h.env, h.failures, err, h.time(now))
+	h.retry = now + h.t.retry(*h.env, h.failures, err, h.timeLeft(now))
 	h.failures++
 	h.lastErr = err
 	_, beats := h.state.(*beating)
@@ -883,9 +883,9 @@ func (h *Holder) fail(now time.Duration, err error, a *Action) {
 	}
 }
 
-// time returns how much time is left for the next write: until the deadline, or a whole
+// timeLeft returns how much time is left for the next write: until the deadline, or a whole
 // lease once the deadline has passed; for a release, until it is given up.
-func (h *Holder) time(now time.Duration) time.Duration {
+func (h *Holder) timeLeft(now time.Duration) time.Duration {
 	switch {
 	case h.done():
 		return max(0, h.state.giveUp()-now)

@@ -34,10 +34,10 @@ type Reaper struct {
 	key  string
 	view *View
 
-	looked bool
-	tried  bool // a delete of unknown outcome was sent
-	sign   string
-	swept  bool
+	read      bool
+	tried     bool // a delete of unknown outcome was sent
+	firstSign string
+	swept     bool
 }
 
 // NewReaper returns the machine for one session. view is the view of its record; see
@@ -59,10 +59,10 @@ func (g *Reaper) Step(now time.Duration) Action { return Action{Call: g.act(now)
 func (g *Reaper) plan() (Kind, time.Duration) {
 	rec, found := g.view.Record()
 	switch {
-	case !g.looked, !found:
+	case !g.read, !found:
 		return Read, 0
 	case rec.State == driver.Closed:
-		return Delete, g.view.Term() + g.t.Linger(rec)
+		return Delete, g.view.TermSince() + g.t.Linger(rec)
 	}
 	if g.view.Dead() {
 		return ForceRelease, 0
@@ -71,7 +71,7 @@ func (g *Reaper) plan() (Kind, time.Duration) {
 }
 
 func (g *Reaper) act(now time.Duration) *Call {
-	if g.idle() && g.looked { // other machines share the view, and may have read more
+	if g.idle() && g.read { // other machines share the view, and may have read more
 		g.judge()
 	}
 	kind, at := g.plan()
@@ -98,14 +98,14 @@ func (g *Reaper) Reply(now time.Duration, r Result) Action {
 	}
 	switch {
 	case answered:
-		g.looked = true
+		g.read = true
 		g.swept = out.Kind == Delete && r.Outcome == Applied || g.tried && !r.Found
 		g.view.Observe(g.sent, now, out.consistency(), r.Record, r.Found)
 		g.judge()
 	case g.spent(now):
 		g.finish(Unusable, driver.Record{}, r.Err)
 	case r.Outcome == Unknown:
-		g.looked = false
+		g.read = false
 		g.tried = g.tried || out.Kind == Delete
 	}
 	return Action{Call: g.act(now)}
@@ -125,9 +125,9 @@ func (g *Reaper) judge() {
 	case !readableSession(rec):
 		g.finish(Unusable, rec, driver.ErrUnreadable)
 	case rec.State == driver.Closed:
-	case g.sign == "":
-		g.sign = rec.Sign()
-	case g.sign != rec.Sign():
+	case g.firstSign == "":
+		g.firstSign = rec.Sign()
+	case g.firstSign != rec.Sign():
 		g.finish(Alive, rec, nil)
 	}
 }

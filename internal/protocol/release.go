@@ -13,7 +13,7 @@ import (
 
 // SessionRemains says that the work has returned, and that only the session must still be closed,
 // which frees the lock.
-func (h *Holder) SessionRemains() bool { return h.done() && h.out == nil && h.leaves() }
+func (h *Holder) SessionRemains() bool { return h.done() && h.out == nil && h.freedByClosing() }
 
 // End returns how the term of a lock ends, as its record shows it, and the reason if
 // the work has failed.

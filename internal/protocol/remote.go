@@ -18,11 +18,11 @@ import (
 // beat: a remote heartbeat through another process changes it.
 type UnconfirmedGrant struct {
 	retrier
-	rec      driver.Record
-	begun    bool
-	freeAt   time.Duration
-	until    time.Duration // when the record has expired by itself
-	unwanted bool
+	rec     driver.Record
+	begun   bool
+	freeAt  time.Duration
+	until   time.Duration // when the record has expired by itself
+	givenUp bool
 }
 
 // NewUnconfirmedGrant returns the machine of a lock that was just granted.
@@ -41,9 +41,9 @@ func (o *UnconfirmedGrant) Next() (time.Duration, bool) { return o.next(Release,
 
 // GiveUp releases the lock at once: no holder learns of the grant.
 func (o *UnconfirmedGrant) GiveUp(now time.Duration) Action {
-	if !o.unwanted {
+	if !o.givenUp {
 		o.begin(now)
-		o.unwanted, o.freeAt = true, now
+		o.givenUp, o.freeAt = true, now
 	}
 	return Action{Call: o.act(now)}
 }

@@ -37,7 +37,7 @@ type SessionHolder struct {
 
 	id       string
 	locks    map[*Holder]struct{}         // not over
-	named    map[string]*Holder           // the latest of each lock
+	byLock   map[string]*Holder           // the latest of each lock
 	acquires map[*Acquirer]struct{}       // not over, or granted but not handed to a Holder yet
 	deferred map[string]time.Duration     // requests for locks that are being acquired: since when
 	orphans  map[orphanID]*OrphanReleaser // under way
@@ -71,7 +71,7 @@ func NewSessionHolder(t Timing, env Env, g Grant) *SessionHolder {
 	t = t.ofSession()
 	return &SessionHolder{
 		Holder: NewHolder(&t, &env, g), id: driver.SessionID(g.Record.Key),
-		locks: map[*Holder]struct{}{}, named: map[string]*Holder{}, acquires: map[*Acquirer]struct{}{},
+		locks: map[*Holder]struct{}{}, byLock: map[string]*Holder{}, acquires: map[*Acquirer]struct{}{},
 		deferred: map[string]time.Duration{}, orphans: map[orphanID]*OrphanReleaser{}, lockRequests: map[*Holder][]driver.Request{},
 	}
 }
@@ -197,7 +197,7 @@ func (k *SessionHolder) deliver(now time.Duration, a *Action) {
 	kept := k.deferred
 	k.deferred = map[string]time.Duration{}
 	for _, q := range k.pending() {
-		h := k.named[q.Lock]
+		h := k.byLock[q.Lock]
 		mine := h != nil && (q.Token == 0 || q.Token == h.rec.Token)
 		since, seen := kept[q.ID]
 		if !seen {
@@ -247,7 +247,7 @@ func (k *SessionHolder) releaseOrphan(q driver.Request, a *Action) {
 // knows says whether a lease of the session holds the lock as the record shows it, or
 // an acquire of the session has written the record and does not know it yet.
 func (k *SessionHolder) knows(rec driver.Record) bool {
-	if h := k.named[rec.Key]; h != nil && h.rec.Token == rec.Token {
+	if h := k.byLock[rec.Key]; h != nil && h.rec.Token == rec.Token {
 		return true
 	}
 	for c := range k.acquires {
@@ -260,7 +260,7 @@ func (k *SessionHolder) knows(rec driver.Record) bool {
 
 // enter notes the holder of a lock that was just granted.
 func (k *SessionHolder) enter(h *Holder, by *Acquirer) {
-	k.locks[h], k.named[h.rec.Key] = struct{}{}, h
+	k.locks[h], k.byLock[h.rec.Key] = struct{}{}, h
 	k.working++
 	delete(k.acquires, by)
 }
@@ -269,8 +269,8 @@ func (k *SessionHolder) enter(h *Holder, by *Acquirer) {
 func (k *SessionHolder) leave(h *Holder) {
 	delete(k.locks, h)
 	delete(k.lockRequests, h)
-	if k.named[h.rec.Key] == h {
-		delete(k.named, h.rec.Key)
+	if k.byLock[h.rec.Key] == h {
+		delete(k.byLock, h.rec.Key)
 	}
 }
 
@@ -402,8 +402,8 @@ type OrphanReleaser struct {
 	key   string
 	token uint64
 
-	rec  driver.Record
-	seen bool
+	rec      driver.Record
+	isOrphan bool
 }
 
 // NewOrphanReleaser returns the machine for one lock under one token. After each read it
@@ -444,7 +444,7 @@ func (d *OrphanReleaser) Next() (time.Duration, bool) {
 func (d *OrphanReleaser) Step(now time.Duration) Action { return Action{Call: d.act(now)} }
 
 func (d *OrphanReleaser) plan() Kind {
-	if d.seen {
+	if d.isOrphan {
 		return Release
 	}
 	return Read
@@ -467,9 +467,9 @@ func (d *OrphanReleaser) act(now time.Duration) *Call {
 func (d *OrphanReleaser) Reply(now time.Duration, r Result) Action {
 	_, answered := d.replied(now, r)
 	d.rec = r.Record
-	d.seen = answered && r.Found && d.rec.State == driver.Held && d.rec.Session == d.of.id &&
+	d.isOrphan = answered && r.Found && d.rec.State == driver.Held && d.rec.Session == d.of.id &&
 		d.rec.Token == d.token && !d.of.knows(d.rec)
-	if answered && !d.seen { // without an answer, a read finds out whether the release was applied
+	if answered && !d.isOrphan { // without an answer, a read finds out whether the release was applied
 		d.ends(Done)
 	}
 	return Action{Call: d.act(now)}

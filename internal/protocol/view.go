@@ -88,7 +88,7 @@ func (s *View) Observe(sent, now time.Duration, how driver.Consistency, rec driv
 	_, known := s.Known()
 	known = known && found == s.found
 	if !strong || sent < s.replied {
-		s.hinted(sent, now, strong, known && rec.Version == s.rec.Version)
+		s.noteUncounted(sent, now, strong, known && rec.Version == s.rec.Version)
 		return
 	}
 	same := known && termOf(rec) == termOf(s.rec)
@@ -107,8 +107,8 @@ func (s *View) Observe(sent, now time.Duration, how driver.Consistency, rec driv
 	s.found, s.rec, s.replied, s.sent = found, rec, now, sent
 }
 
-// hinted notes a reply that does not count. same says that it shows the known version.
-func (s *View) hinted(sent, now time.Duration, strong, same bool) {
+// noteUncounted notes a reply that does not count. same says that it shows the known version.
+func (s *View) noteUncounted(sent, now time.Duration, strong, same bool) {
 	switch {
 	case strong && same:
 		s.sent = max(s.sent, sent) // the record was still as known
@@ -221,17 +221,13 @@ func (s *View) How(now time.Duration) driver.Consistency {
 	return driver.Strong
 }
 
-// stage orders the states as a term goes through them.
-func stage(s driver.State) int {
+// isKnownState says that this version knows the state.
+func isKnownState(s driver.State) bool {
 	switch s {
-	case driver.Held, driver.Alive:
-		return 1
-	case driver.Reserved:
-		return 2
-	case driver.Released, driver.Closed:
-		return 3
+	case driver.Held, driver.Alive, driver.Reserved, driver.Released, driver.Closed:
+		return true
 	}
-	return 0
+	return false
 }
 
 // holds says whether the record shows an owner that others must wait for: a holder,
@@ -260,9 +256,9 @@ func (s *View) Known() (time.Duration, bool) { return s.replied, s.replied != ne
 // of life.
 func (s *View) Since() time.Duration { return s.since }
 
-// Term returns the instant after the reply that first showed the term that
+// TermSince returns the instant after the reply that first showed the term that
 // the record shows.
-func (s *View) Term() time.Duration { return s.termSince }
+func (s *View) TermSince() time.Duration { return s.termSince }
 
 // DeadAt returns the instant at which the holder's lease has certainly expired, unless
 // another sign of life is written before, and false if the record shows no holder. A
@@ -413,5 +409,5 @@ func (s *View) NoteRequest(now time.Duration) { s.asked = now }
 // without a lease, or with an unknown state, may not be: reading a broken lease as zero
 // would take the lock from a living holder.
 func Readable(rec driver.Record) bool {
-	return rec.Lease > 0 && stage(rec.State) > 0 && !rec.State.OfSession()
+	return rec.Lease > 0 && isKnownState(rec.State) && !rec.State.OfSession()
 }

@@ -242,15 +242,15 @@ func TestTermOfALifeAfterADeletion(t *testing.T) {
 		change(&next)
 		s := NewView(timing, middle())
 		s.Observe(1, 2, driver.Strong, first, true)
-		if s.Observe(3, 4, driver.Strong, next, true); s.Term() != 4 {
-			t.Errorf("%s counts as the term that was seen at %v", name, s.Term())
+		if s.Observe(3, 4, driver.Strong, next, true); s.TermSince() != 4 {
+			t.Errorf("%s counts as the term that was seen at %v", name, s.TermSince())
 		}
 	}
 	beat := first
 	beat.Beat, beat.Version = "t1-2", "t1-2"
 	s := NewView(timing, middle())
 	s.Observe(1, 2, driver.Strong, first, true)
-	if s.Observe(3, 4, driver.Strong, beat, true); s.Term() != 2 {
+	if s.Observe(3, 4, driver.Strong, beat, true); s.TermSince() != 2 {
 		t.Error("a heartbeat begins a term")
 	}
 }
