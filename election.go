@@ -376,7 +376,7 @@ func (k *candidate) acquire(ctx context.Context) (*engine.LeaseHolder, error) {
 			if !errors.Is(err, ErrHeld) {
 				return held, err
 			}
-			k.retry = time.Now().Add(k.options.Timing.Pause())
+			k.retry = time.Now().Add(k.options.Timing.MinPollInterval())
 			continue
 		case !k.late.IsZero() && !k.late.After(now):
 			return nil, k.lock.Held()
@@ -426,7 +426,7 @@ func (k *candidate) next(ctx context.Context, s engine.Snapshot) (at time.Time, 
 	}
 	// A failing read of the history must not keep the lock free for longer than the
 	// cool-down could.
-	if again := time.Now().Add(k.options.Timing.Pause()); again.Before(end) {
+	if again := time.Now().Add(k.options.Timing.MinPollInterval()); again.Before(end) {
 		return again, false
 	}
 	return later(end, k.retry), true
@@ -442,7 +442,7 @@ func later(a, b time.Time) time.Time {
 // wish asks the leader to hand over if that is due and the candidate has a higher priority.
 // It returns when to ask, zero for never.
 func (k *candidate) wish(ctx context.Context, s engine.Snapshot) time.Time {
-	in, ok := k.lock.Wish(k.options.Want.Priority)
+	in, ok := k.lock.RequestDue(k.options.Want.Priority)
 	switch {
 	case !ok || k.mute == s.Record.Token:
 		return time.Time{}

@@ -639,7 +639,7 @@ func (r *reap) close(ctx context.Context, id string) error {
 		if now := r.Session(id).Record; now.State == driver.Closed && now.End == driver.EndExpired {
 			return nil
 		}
-		if err := r.Sleep(ctx, r.Timing().Pause()); err != nil {
+		if err := r.Sleep(ctx, r.Timing().MinPollInterval()); err != nil {
 			_, _ = s.Wait(ctx) // gives up
 			return err
 		}

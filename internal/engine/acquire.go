@@ -253,7 +253,7 @@ func (a *acquire) stepped(now time.Duration, _ protocol.Action) {
 		return
 	}
 	if g, ok := a.acquirer.Granted(); ok {
-		a.won(now, g)
+		a.granted(now, g)
 		return
 	}
 	if r := a.acquirer.Refused(); r != nil && !a.settled {
@@ -267,7 +267,7 @@ func (a *acquire) stepped(now time.Duration, _ protocol.Action) {
 		a.unqueue()
 	}
 	if !a.settled {
-		a.tell()
+		a.emitWaiting()
 	}
 	k.notify()
 	if a.acquirer.Over() {
@@ -337,8 +337,8 @@ func (a *acquire) shows(lease time.Duration) {
 	}
 }
 
-// won hands the lease over, or releases it if no caller waits for it any more.
-func (a *acquire) won(now time.Duration, g protocol.Grant) {
+// granted hands the lease over, or releases it if no caller waits for it any more.
+func (a *acquire) granted(now time.Duration, g protocol.Grant) {
 	c := a.k.c
 	c.events.emit(Event{
 		Kind: EventAcquired, Lock: a.k.key, Owner: g.Record.Owner, Token: g.Record.Token,
@@ -457,9 +457,9 @@ func (a *acquire) writePast(g protocol.Grant) {
 	}
 }
 
-// tell emits an event for each new holder that the acquire waits for. It gives the
+// emitWaiting emits an event for each new holder that the acquire waits for. It gives the
 // queue the holder's lease, from which an AdditionalWait counts.
-func (a *acquire) tell() {
+func (a *acquire) emitWaiting() {
 	k := a.k
 	s := k.snapshot()
 	if !s.known || s.looked < a.begun || !s.Found || s.Record.State != driver.Held || a.Want.Try {

@@ -155,13 +155,13 @@ func (n *Candidate) Try(ctx context.Context, o AcquireOptions, waited time.Durat
 	return n.k.c.Acquire(ctx, o)
 }
 
-// Wish returns how long to wait before asking the holder to hand over to this client, and
+// RequestDue returns how long to wait before asking the holder to hand over to this client, and
 // false if the client has no higher priority or must not ask.
-func (n *Candidate) Wish(priority int) (time.Duration, bool) {
+func (n *Candidate) RequestDue(priority int) (time.Duration, bool) {
 	k := n.k
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()
-	at, ok := k.view.Wish(priority, n.timing.Lease)
+	at, ok := k.view.RequestDue(priority, n.timing.Lease)
 	return at - k.c.clock(), ok
 }
 

@@ -153,7 +153,7 @@ func (c *Client) ReadSessions(ctx context.Context, ids []string, cheap bool) err
 	for i, id := range ids {
 		u := c.sessions.Of(id)
 		if how[i] = driver.Strong; cheap {
-			how[i] = u.How(sent)
+			how[i] = u.PollConsistency(sent)
 		}
 		u.Polls(sent, how[i])
 		keys[i] = driver.SessionKey(id)

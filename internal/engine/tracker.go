@@ -305,7 +305,7 @@ func (k *tracker) polls(now time.Duration, cheap bool) driver.Consistency {
 	defer k.c.viewMu.Unlock()
 	how := driver.Strong
 	if cheap {
-		how = k.view.How(now)
+		how = k.view.PollConsistency(now)
 	}
 	k.view.Polls(now, how)
 	return how

@@ -418,7 +418,7 @@ func (c *Acquirer) call(now time.Duration, m move) *Call {
 	switch m.kind {
 	case Read:
 		if m.poll {
-			r.Consistency = view.How(now)
+			r.Consistency = view.PollConsistency(now)
 		}
 	case Claim, Takeover:
 		c.take(now, r, rec)

@@ -82,7 +82,7 @@ func (o *Observer) plan() move {
 		}
 	}
 	if o.err != nil {
-		m.at = max(m.at, o.answered+o.t.Pause())
+		m.at = max(m.at, o.answered+o.t.MinPollInterval())
 	}
 	return m
 }
@@ -101,7 +101,7 @@ func (o *Observer) Step(now time.Duration) Action {
 		r.Key, view = driver.SessionKey(o.view.rec.Session), o.view.under()
 	}
 	if !m.session || view.found { // otherwise read strongly: the absence may be older than the lock's grant
-		r.Consistency = view.How(now)
+		r.Consistency = view.PollConsistency(now)
 	}
 	view.sends(now, r)
 	o.out, o.sent = r, now

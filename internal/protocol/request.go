@@ -221,7 +221,7 @@ func (k *Requester) call(now time.Duration, m move) *Call {
 		q.Lock, q.Token = rec.Key, rec.Token
 	}
 	if m.poll {
-		r.Consistency = view.How(now)
+		r.Consistency = view.PollConsistency(now)
 	}
 	if m.kind.Reads() {
 		return r
@@ -478,6 +478,6 @@ func (k *Requester) judgeCrash(now time.Duration, rec driver.Record, found bool)
 	case found && rec.State == driver.Closed, k.sent >= k.crash.From+2*k.t.RequestTimeout:
 		k.finish(NoHolder, rec, nil)
 	default: // a claim of the dead holder may be in flight
-		k.lockRead, k.again = false, now+k.t.Pause()
+		k.lockRead, k.again = false, now+k.t.MinPollInterval()
 	}
 }

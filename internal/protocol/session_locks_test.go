@@ -251,7 +251,7 @@ func TestLockUnderSessionIsPolled(t *testing.T) {
 				t.Fatalf("after %v the following read is due in %v, not in %v", now, next, timing.Refresh)
 			}
 		}
-		if how := s.How(now + timing.Lease); how != driver.Eventual {
+		if how := s.PollConsistency(now + timing.Lease); how != driver.Eventual {
 			t.Errorf("the lock's own record, which counts no beat, is read %v", how)
 		}
 	}

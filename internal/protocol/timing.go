@@ -145,8 +145,8 @@ func (t Timing) wait(rec driver.Record) time.Duration {
 	return time.Duration(float64(lease) * (1 - kept) / (1 + kept) * (1 + t.Drift) / (1 - t.Drift))
 }
 
-// Pause returns the shortest time between two reads without a hint.
-func (t Timing) Pause() time.Duration { return min(t.Refresh, t.Lease/20) }
+// MinPollInterval returns the shortest time between two reads without a hint.
+func (t Timing) MinPollInterval() time.Duration { return min(t.Refresh, t.Lease/20) }
 
 // forever replaces every longer lease that a record may show, so that instants far in
 // the future do not wrap around into the past.

@@ -113,7 +113,7 @@ func (s *View) noteUncounted(sent, now time.Duration, strong, same bool) {
 	case strong && same:
 		s.sent = max(s.sent, sent) // the record was still as known
 	case strong:
-		s.due = min(s.due, now+2*s.t.Pause()) // other machines of this process read it too: they should not all read at once
+		s.due = min(s.due, now+2*s.t.MinPollInterval()) // other machines of this process read it too: they should not all read at once
 	case !same:
 		s.due = now
 	}
@@ -178,7 +178,7 @@ func (s *View) NextPoll(refresh, lease time.Duration) time.Duration {
 	case !known && s.polled == never:
 		return 0
 	case !known:
-		return min(s.polled+s.t.Pause(), s.due) // another machine reads it
+		return min(s.polled+s.t.MinPollInterval(), s.due) // another machine reads it
 	}
 	if s.mayChangeHands() {
 		refresh = min(refresh, s.t.wait(s.rec)/5, lease/5)
@@ -198,11 +198,11 @@ func (s *View) mayChangeHands() bool {
 	return s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0 || s.asked >= s.termSince)
 }
 
-// How returns the consistency that a poll needs now. A cheap poll is enough if no beat counts,
+// PollConsistency returns the consistency that a poll needs now. A cheap poll is enough if no beat counts,
 // or if no heartbeat is due: the beat is younger than 7/8 of the heartbeat period (a fifth of
 // the lease if the record names none). So a poll that is likely to show something new is
 // strong, and no bound depends on how far cheap reads are behind.
-func (s *View) How(now time.Duration) driver.Consistency {
+func (s *View) PollConsistency(now time.Duration) driver.Consistency {
 	_, counted := s.unchangedUntil()
 	_, known := s.Known()
 	switch {
@@ -379,11 +379,11 @@ func waitingFor(session, lock driver.Record) *driver.Request {
 	return nil
 }
 
-// Wish returns when to ask the holder to hand over to a candidate of this process with that
+// RequestDue returns when to ask the holder to hand over to a candidate of this process with that
 // priority and lease, and false if the candidate has no higher priority or the holder was
 // asked already. To avoid flapping, the holder is asked only after it has led for a lease,
 // and at most once in a lease.
-func (s *View) Wish(priority int, lease time.Duration) (time.Duration, bool) {
+func (s *View) RequestDue(priority int, lease time.Duration) (time.Duration, bool) {
 	if !s.found || s.rec.Priority >= priority {
 		return 0, false
 	}

@@ -120,7 +120,7 @@ func TestCheapRepliesAreHints(t *testing.T) {
 		if at, _ := s.Known(); !found || rec.Version != "b1" || at != 2 || s.Since() != 2 {
 			t.Errorf("%s: a cheap reply is taken for what is: %q, %v, known at %v", name, rec.Version, found, at)
 		}
-		if due := s.NextPoll(s.t.Refresh, s.t.Lease) <= 4; s.Hinted() != tt.hinted || due != tt.hinted || tt.hinted && s.How(4) != driver.Strong {
+		if due := s.NextPoll(s.t.Refresh, s.t.Lease) <= 4; s.Hinted() != tt.hinted || due != tt.hinted || tt.hinted && s.PollConsistency(4) != driver.Strong {
 			t.Errorf("%s: hinted %v, a read is due now: %v", name, s.Hinted(), due)
 		}
 	}
@@ -179,7 +179,7 @@ func TestPolls(t *testing.T) {
 		"reserved":        {func(r *driver.Record) { r.State = driver.Reserved }, driver.Strong, driver.Strong, 4 * s},
 	} {
 		v := saw(tt.change)
-		if young, grown := v.How(4*s), v.How(5*s-5*s/8); young != tt.young || grown != tt.grown {
+		if young, grown := v.PollConsistency(4*s), v.PollConsistency(5*s-5*s/8); young != tt.young || grown != tt.grown {
 			t.Errorf("%s: polls are %v, then %v; want %v, %v", name, young, grown, tt.young, tt.grown)
 		}
 		if next := v.NextPoll(time.Hour, 20*s); next != tt.refresh {
@@ -190,7 +190,7 @@ func TestPolls(t *testing.T) {
 		}
 	}
 	v := saw(func(r *driver.Record) { r.Heartbeat = 0 })
-	if young, grown := v.How(3*s), v.How(4*s); young != driver.Eventual || grown != driver.Strong {
+	if young, grown := v.PollConsistency(3*s), v.PollConsistency(4*s); young != driver.Eventual || grown != driver.Strong {
 		t.Errorf("a record that names no period: polls are %v, then %v", young, grown)
 	}
 	for i, want := range map[float64]time.Duration{0: s * 7 / 8, 0.5: s, 1: s * 9 / 8} {

@@ -54,7 +54,7 @@ func (m *machine) looks(call *protocol.Call) {
 	if m.role != observing || call.OfSession() {
 		return
 	}
-	if m.looked > 0 && call.Consistency != driver.Strong && now < m.looked+m.p.t.Pause() {
+	if m.looked > 0 && call.Consistency != driver.Strong && now < m.looked+m.p.t.MinPollInterval() {
 		m.l.fail("%s polls %v after its previous poll", m, now-m.looked)
 	}
 	m.looked = now
