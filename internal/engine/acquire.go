@@ -322,7 +322,7 @@ func (a *acquire) reschedule() {
 	}
 }
 
-// meets takes the holder that the acquire waits for.
+// meets tells a remote caller whom it waits for.
 func (a *acquire) meets(s Snapshot) {
 	if a.remote != nil {
 		a.remote.meets(a.k.c.heldBy(s.Record, s.FreeIn))

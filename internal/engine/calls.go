@@ -316,7 +316,7 @@ func (w *worker) first() bool {
 	return first
 }
 
-// take is first with the mutex held. It also returns the call.
+// take is w.first under the mutex. It also returns the call.
 func (w *worker) take() (q storeCall, first bool) {
 	q, first = w.call, w.awaits
 	w.call, w.awaits = storeCall{}, false

@@ -142,7 +142,7 @@ type drifts struct {
 	reported map[string]struct{} // the owners
 }
 
-// maxDriftsTold bounds the owners that are reported. A wrong setting is obvious long
+// maxDriftsReported bounds the reported owners. A wrong setting is obvious long
 // before.
 const maxDriftsReported = 1000
 

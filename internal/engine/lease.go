@@ -210,7 +210,7 @@ func (l *LeaseHolder) BusyShare() float64 {
 	return l.meter.share(l.c.clock())
 }
 
-// busyPeriods is the length of a period of the meter in lease durations: a minute by
+// busyPeriodLeases is the meter's period in lease durations: a minute by
 // default.
 const busyPeriodLeases = 4
 

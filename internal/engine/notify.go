@@ -149,8 +149,8 @@ type awaitedHolder struct {
 }
 
 // awaits lets the holder know that the client waits, or only observes, as long as the view
-// shows the same term. It calls look when the holder notifies back. It ends the wait for the
-// earlier term was, which may be nil. A term without an address begins no wait.
+// shows the same term. It calls look when the holder notifies back. It ends the wait for was,
+// the earlier term, if not nil. A term without an address begins no wait.
 func (r *notifier) awaits(was *awaitedTerm, is awaitedHolder, observes bool, refresh time.Duration, look func()) *awaitedTerm {
 	address := is.address
 	switch {

@@ -101,8 +101,8 @@ func (k *tracker) leave() {
 	}
 }
 
-// thin drops the trackers that have been idle for the longest time. For a held lock it
-// keeps when its sign of life was first shown.
+// thin drops the trackers that have been idle for the longest time. It notes since
+// when a held lock has shown its sign of life.
 func (c *Client) thin() {
 	var old []*tracker
 	c.mu.Lock()

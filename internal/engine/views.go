@@ -142,8 +142,8 @@ func (r *livenessCache) Note(s *protocol.View) {
 	}
 }
 
-// glance returns a view of a single cheap reply, which counts from when the sign of life was
-// first shown. That count is valid once a strong reply shows the same sign: it was there all the
+// glance returns a view of one cheap reply, as if it were strong. Its count, from when the sign
+// of life was first shown, is valid once a strong reply shows that sign: it was there all the
 // time.
 func (r *livenessCache) glance(
 	t protocol.Timing, env protocol.Env, sent, now time.Duration, rec driver.Record,

@@ -324,8 +324,8 @@ func (c *Acquirer) planHeld(rec driver.Record, u *View) move {
 }
 
 // mustSee says that the acquire must read the record before the record may refuse it: no strong
-// reply to a call sent since the acquire began has shown the record. own says that a reply to
-// the acquire's call has.
+// reply to a call sent since the acquire began has shown it. own says that the acquire's own
+// call got such a reply.
 func (c *Acquirer) mustSee(s *View, own bool) bool {
 	seen := s.sent > c.since || s.sent == c.since && own
 	return (c.want.Try || c.want.UnlessAlive) && !seen
@@ -729,7 +729,7 @@ func (c *Acquirer) won(now time.Duration, a attempt, r Result, last driver.Recor
 	}
 }
 
-// givenBack takes the answer to the release of a late grant.
+// givenBack takes the answer to the release of c.stray.
 func (c *Acquirer) givenBack(now time.Duration, out *Call, r Result) {
 	c.view.Observe(c.retrier.sent, now, out.consistency(), r.Record, r.Found)
 	own, rec := c.stray.rec, r.Record

@@ -172,7 +172,7 @@ func (as attempts) add(a attempt) attempts {
 	return append(as, a)
 }
 
-// wrote returns the attempt that wrote rec, or the beat in it. latest are further
+// wrote returns the attempt that wrote rec or only its beat. latest are further
 // candidates.
 func (as attempts) wrote(rec driver.Record, latest ...attempt) (attempt, bool) {
 	for _, all := range []attempts{as, latest} {

@@ -9,7 +9,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Grant is a lease as a contender hands it over: what the record says, and the instant
+// Grant is a lease as a contender gets it: what the record says, and the instant
 // from which the lease counts.
 type Grant struct {
 	Record driver.Record
@@ -26,7 +26,7 @@ type Grant struct {
 	// newest first.
 	Before []*driver.Term
 
-	by *Acquirer // the session keeps it until it has the holder
+	by *Acquirer // a session drops it when the Holder enters
 }
 
 // Past returns the terms that the history may lack when this lease is granted.

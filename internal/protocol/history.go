@@ -227,7 +227,7 @@ func Lengthen(list []Entry, whole Entry) {
 }
 
 // Older returns which tokens of a history to read after the known list, so that there
-// are limit terms in all: from down to to+1.
+// are limit terms in all: all in (to, from].
 func Older(list []Entry, limit uint64) (from, to uint64) {
 	from = list[len(list)-1].Below()
 	return from, from - min(from, limit-min(limit, uint64(len(list))))

@@ -554,8 +554,8 @@ func (h *Holder) passOverdue(now time.Duration, a *Action) {
 	}
 }
 
-// passReturned leaves the release to the session where possible, and gives it up in the
-// end, once the work has returned.
+// passReturned, once the work has returned, leaves the release to the session where
+// possible, or gives it up in the end.
 func (h *Holder) passReturned(now time.Duration, a *Action) {
 	if h.out != nil {
 		return

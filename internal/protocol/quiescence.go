@@ -16,9 +16,9 @@ import (
 //
 // Two scans read all records, strongly. The second scan, which begins at Until at the
 // earliest, must show each record as the first one did. By then a contender would have
-// waited long enough for any record: a process may still act under a held or reserved record or
-// an alive session, and the store may have lost a later claim of a free lock, with the same
-// lease. So every right to act from the lost time has ended, by its process's clock. The last
+// waited long enough for any record: for one under which a process may still act (held, reserved,
+// alive), and for a free lock, whose later claim, with the same lease, may be lost.
+// So every right to act from the lost time has ended, by its process's clock. The last
 // proof is a write that names the version that was read: a heartbeat in flight either comes
 // before that write, or is refused.
 type QuiescenceCheck struct {

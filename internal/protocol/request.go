@@ -21,14 +21,14 @@ func asking(rec driver.Record, version string, q driver.Request) driver.Record {
 	return next
 }
 
-// Answer says what a requester found.
+// Answer is how a machine ended.
 type Answer int
 
 // The answers.
 const (
 	NoAnswer      Answer = iota
 	Delivered            // the request is in the record, or has been honoured already
-	Done                 // an operator's release, or a crashed holder's lock: the lock has no holder any more
+	Done                 // the aim is reached; of a Requester: the lock has no holder any more
 	NoHolder             // there is no holder to ask
 	HolderChanged        // the term ended before the request was written
 	OtherPending         // another request came first
@@ -384,8 +384,8 @@ func (k *Requester) judgeHolder(rec driver.Record) {
 	}
 }
 
-// judgeAsked settles the answer if another request waits for the holder already (waits, or
-// nil), or if the holder would hand over to itself.
+// judgeAsked settles the answer if a request, waits, is there already (nil: none is), or if
+// the holder would hand over to itself.
 func (k *Requester) judgeAsked(lock driver.Record, waits *driver.Request) {
 	switch {
 	case waits != nil && waits.ID == k.want.ID:

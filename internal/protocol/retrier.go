@@ -15,12 +15,12 @@ import (
 // A call without an answer is retried after a pause that grows with each failure, longer if
 // the store throttled the call. A write that loses a race is retried at once; if it loses
 // repeatedly, a pause lets the others through. Patience counts from the sending of the first
-// call that was not answered. A store that answers only reads counts as silent: after two
-// unanswered writes the next write waits, whatever reads show. The silence ends when the
+// call that was not answered. A store that answers no writes counts as silent: after two
+// unanswered ones the next write waits, whatever reads show. The silence ends when the
 // store answers a write, or when the machine has nothing to send for a while.
 //
 // Reads have their own capacity: after an overloaded store has refused a write, the machine
-// may read at once, but writes after the longer pause.
+// may read at once, and write after the longer pause.
 //
 // A [Holder] has no retrier: how it retries depends on the time that it has left.
 type retrier struct {
@@ -85,7 +85,7 @@ func (q *retrier) due(now time.Duration, kind Kind, at time.Duration) bool {
 	return idle && now >= at
 }
 
-// send makes a call now that the machine wanted to make at the given instant.
+// send makes a call now; at is when the machine wanted to make it.
 func (q *retrier) send(now, at time.Duration, r *Call) *Call {
 	if q.failures == 0 && at > q.retry { // it had nothing to send before
 		q.clearFailures(now)

@@ -128,7 +128,7 @@ func (t Timing) Reservation() time.Duration {
 }
 
 // wait returns how long a contender must have seen the same beat in rec
-// before the holder's lease has certainly expired. A holder of another client kind
+// before the holder's lease has certainly expired. A holder that writes no beats
 // keeps no margin for drift, so the contender keeps both margins. A holder whose record
 // gives a smaller bound ρ' than this process's ρ acts for L·(1−ρ')/(1+ρ') by its clock.
 // The contender waits for the longest time that this can take on clocks wrong by ρ,
@@ -166,7 +166,7 @@ type Env struct {
 	// Session is nil, locks under sessions are never taken over.
 	Session func(id string) *View
 	// Recall returns the instant after the reply that first showed a record's sign of
-	// life, if the view that noted it was dropped. It returns no earlier instant. The
+	// life, if the view that noted it was dropped, and never an earlier instant. The
 	// calling view keeps the answer. Recall may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
 	// Differs is called for a holder with another drift bound than this process's, at

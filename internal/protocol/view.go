@@ -17,8 +17,8 @@ import (
 // then can also take a dead holder's lock.
 //
 // A strong reply counts if its call was sent after the latest counting reply came.
-// Overlapping calls have no order, so the later reply may show the older record. Such a reply
-// is a hint, and so is every cheap reply: if it shows another version than the known one, a
+// Overlapping calls have no order: the later reply may show the older record. So it is only
+// a hint, like every cheap reply: if it shows another version than the known one, a
 // strong read is due.
 type View struct {
 	t   Timing
@@ -148,7 +148,7 @@ func (s *View) Polls(now time.Duration, how driver.Consistency) {
 	}
 }
 
-// Unanswered says that such a read got no answer, so that a strong read is still due.
+// Unanswered says that a read got no answer, so that a strong read is due.
 func (s *View) Unanswered() { s.due = 0 }
 
 // sends notes that a machine sends a call. A write consumes no hint: its answer may be lost, and
@@ -170,8 +170,8 @@ func (s *View) missed(r *Call) {
 
 // NextPoll returns when a machine with that refresh period reads the record again: one period
 // after the latest call about it, give or take an eighth, or when the sign of life has been
-// unchanged for its lease, if that is sooner. A machine reads a lock that may change
-// hands soon more often, whatever its refresh period: the lock may become reserved for
+// unchanged for its lease, if that is sooner. If a lock may soon change hands, a machine
+// polls more often, whatever its refresh period: the lock may become reserved for
 // this process, and stays reserved only for a time that depends on the lease.
 func (s *View) NextPoll(refresh, lease time.Duration) time.Duration {
 	switch _, known := s.Known(); {
@@ -390,7 +390,7 @@ func (s *View) RequestDue(priority int, lease time.Duration) (time.Duration, boo
 	return s.asks(s.rec, lease)
 }
 
-// asks is Wish for a candidate with a higher priority.
+// asks is RequestDue for a higher priority.
 func (s *View) asks(rec driver.Record, lease time.Duration) (time.Duration, bool) {
 	if rec.State != driver.Held || rec.Beat == "" || rec.End != "" || len(rec.Requests) > 0 {
 		return 0, false
