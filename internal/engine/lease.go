@@ -221,7 +221,7 @@ func (l *LeaseHolder) Work(n int) {
 	now := l.c.clock()
 	if l.meter == nil { // a holder that never uses Do gets no events
 		granted := now - (l.c.leaseClock() - l.since)
-		l.meter = &busyMeter{capacity: max(1, l.capacity), at: now, from: window{at: granted}, to: window{at: now}}
+		l.meter = &busyMeter{capacity: max(1, l.capacity), at: now, from: meterReading{at: granted}, to: meterReading{at: now}}
 		l.meter.report.Run = l.reportBusy
 		l.c.readTimers.Set(&l.meter.report, now+busyPeriodLeases*l.t.Lease)
 	}
@@ -382,13 +382,13 @@ type busyMeter struct {
 	running  int
 	at       time.Duration // busy is counted until then
 	busy     time.Duration
-	from     window // the beginning of the last whole period
-	to       window // and its end
-	report   timer  // of how busy the holder is, on the contender's clock
+	from     meterReading // the beginning of the last whole period
+	to       meterReading // and its end
+	report   timer        // of how busy the holder is, on the contender's clock
 }
 
-// window is the state of the meter at an instant.
-type window struct{ at, busy time.Duration }
+// meterReading is the state of the meter at an instant.
+type meterReading struct{ at, busy time.Duration }
 
 // count adds the time since its last call.
 func (m *busyMeter) count(now time.Duration) {
@@ -417,7 +417,7 @@ func (m *busyMeter) share(now time.Duration) float64 {
 // period ends a period, and returns its figures.
 func (m *busyMeter) period(now time.Duration) (busy, whole time.Duration, share float64) {
 	m.count(now)
-	m.from, m.to = m.to, window{m.at, m.busy}
+	m.from, m.to = m.to, meterReading{m.at, m.busy}
 	busy, whole = m.to.busy-m.from.busy, m.to.at-m.from.at
 	return busy, whole, m.shareOf(busy, whole)
 }

@@ -186,7 +186,7 @@ func (r *notifier) awaits(was *awaitedTerm, is awaitedHolder, observes bool, ref
 	}
 	if a.w != nil {
 		a.w.Observes(r.now(), observes)
-		a.w.Follows(before)
+		a.w.Follows(before) // the bound on hints counts for both
 		a.set()
 	}
 	return a

@@ -141,7 +141,7 @@ func (c *Client) answered(ctx context.Context, answer answer) (protocol.Result, 
 }
 
 // ReadSessions reads sessions, to find out whether the locks under them are held. If cheap
-// is set, each is read with the consistency that its view needs, and read again if a cheap
+// is set, each is read with the consistency that its view needs, and read again if an eventual
 // read was not enough.
 func (c *Client) ReadSessions(ctx context.Context, ids []string, cheap bool) error {
 	if len(ids) == 0 {
@@ -168,7 +168,7 @@ func (c *Client) ReadSessions(ctx context.Context, ids []string, cheap bool) err
 }
 
 // sawSessions notes the answers to such reads, or their absence. It returns the sessions for which
-// a cheap read has shown something new.
+// an eventual read has shown something new.
 func (c *Client) sawSessions(
 	sent time.Duration, ids []string, how []driver.Consistency, found []driver.Lookup, all error,
 ) (again []string, err error) {

@@ -63,7 +63,7 @@ func (c *Client) Status(ctx context.Context, key string) (Snapshot, error) {
 type StatusOptions struct{ Eventual, WithoutSessions bool }
 
 // Statuses reads the records of many locks, and the sessions under which they are held, each
-// once. The answers are in the order of the keys. If a cheap read has shown another version than
+// once. The answers are in the order of the keys. If an eventual read has shown another version than
 // the known one, the record is read again.
 func (c *Client) Statuses(ctx context.Context, keys []string, o StatusOptions) ([]Snapshot, []error) {
 	errs := make([]error, len(keys))
@@ -180,7 +180,7 @@ func (c *Client) List(ctx context.Context, prefix, cursor string) (page driver.P
 	return page, seen, err
 }
 
-// listed returns snapshots of listed locks. A list is a cheap read: it does not change the
+// listed returns snapshots of listed locks. A list is an eventual read: it does not change the
 // views, and its snapshots say how long this client has been shown the same sign of life. A lock
 // without a sign of life for its lease is read strongly, and so are the sessions of locks.
 func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.Record) ([]Snapshot, error) {

@@ -299,7 +299,7 @@ func (k *tracker) observed(sent time.Duration, how driver.Consistency, rec drive
 }
 
 // polls notes that another caller is about to read the record, and returns the consistency that
-// the read needs: strong, or cheap if that is enough.
+// the read needs: strong, or eventual if that is enough.
 func (k *tracker) polls(now time.Duration, cheap bool) driver.Consistency {
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()

@@ -142,7 +142,7 @@ func (r *livenessCache) Note(s *protocol.View) {
 	}
 }
 
-// glance returns a view of one cheap reply, as if it were strong. Its count, from when the sign
+// glance returns a view of one eventual reply, as if it were strong. Its count, from when the sign
 // of life was first shown, is valid once a strong reply shows that sign: it was there all the
 // time.
 func (r *livenessCache) glance(

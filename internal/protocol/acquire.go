@@ -234,7 +234,7 @@ func (c *Acquirer) act(now time.Duration) *Call {
 }
 
 // begin decides how the acquire begins: with a claim, unless the store would most likely refuse
-// it. A read costs a fifth of a claim. It is strong, because a cheap read may show a holder that
+// it. A read costs a fifth of a claim. It is strong, because an eventual read may show a holder that
 // has gone.
 func (c *Acquirer) begin(now time.Duration) {
 	if c.since == never {
@@ -459,7 +459,7 @@ func (c *Acquirer) take(now time.Duration, r *Call, rec driver.Record) {
 	}
 	c.attempt = attempt{
 		kind: r.Kind, version: r.Next.Version, token: r.Next.Token, sent: now, countsFrom: c.retrier.env.lease(now),
-		before: before, late: c.stray != nil,
+		before: before, replacesStray: c.stray != nil,
 	}
 }
 
@@ -721,7 +721,7 @@ func (c *Acquirer) won(now time.Duration, a attempt, r Result, last driver.Recor
 		// acquire replaces it like a dead holder's record.
 		c.stray = &strayGrant{r.Record, g.Before}
 	default:
-		if a.late {
+		if a.replacesStray {
 			g.Former = driver.Record{} // its data came from this acquire
 		}
 		c.grant = g

@@ -171,7 +171,7 @@ func TestFailuresAreForgottenWithAnAnswer(t *testing.T) {
 	}
 }
 
-// TestSessionOfAFormerLife: a cheap reply that shows the lock under another session,
+// TestSessionOfAFormerLife: an eventual reply that shows the lock under another session,
 // from before its record was deleted, is no sign of life of who holds it now.
 func TestSessionOfAFormerLife(t *testing.T) {
 	env, _ := seeing(timing)
@@ -204,7 +204,7 @@ func TestSessionOfAFormerLife(t *testing.T) {
 }
 
 // TestStrongLookGoesBeforeTheTakeover: an acquire does not take over from a holder whose latest
-// sign of life cheap replies show, however long that has stood: it counts from the strong reply
+// sign of life eventual replies show, however long that has stood: it counts from the strong reply
 // that shows it, and an acquire with UnlessAlive then gives up.
 func TestStrongLookGoesBeforeTheTakeover(t *testing.T) {
 	for _, unless := range []bool{true, false} {

@@ -154,8 +154,8 @@ type attempt struct {
 	data       uint64        // the serial number of the data that it carries
 	// before are the terms that precede its Prev, as far as a takeover knows them, newest
 	// first.
-	before []*driver.Term
-	late   bool // it replaces a grant of the same acquire
+	before        []*driver.Term
+	replacesStray bool // it replaces a grant of the same acquire
 }
 
 // maxAttempts bounds the attempts that a machine remembers. Beyond it the

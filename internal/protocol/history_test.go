@@ -217,7 +217,7 @@ func TestReplacingIsBounded(t *testing.T) {
 }
 
 // TestHistoryIsTrimmed: each new entry removes the oldest one beyond the limit, after a
-// cheap read, if there is one.
+// eventual read, if there is one.
 func TestHistoryIsTrimmed(t *testing.T) {
 	c, r := writingHistory(t, 5, 5)
 	c.Reply(0, entered(r))

@@ -98,7 +98,7 @@ func TestDeadSessionCostsAWriteEach(t *testing.T) {
 	}
 }
 
-// TestAbsenceInACheapReadProvesNothing: a session that a cheap read does not find is not closed,
+// TestAbsenceInACheapReadProvesNothing: a session that an eventual read does not find is not closed,
 // but read again by a read that proves something.
 func TestAbsenceInACheapReadProvesNothing(t *testing.T) {
 	for _, kind := range []driver.RequestKind{driver.ReleaseDead, ""} {

@@ -18,7 +18,7 @@ import (
 //
 // A strong reply counts if its call was sent after the latest counting reply came.
 // Overlapping calls have no order: the later reply may show the older record. So it is only
-// a hint, like every cheap reply: if it shows another version than the known one, a
+// a hint, like every eventual reply: if it shows another version than the known one, a
 // strong read is due.
 type View struct {
 	t   Timing
@@ -198,10 +198,10 @@ func (s *View) mayChangeHands() bool {
 	return s.found && (s.rec.State == driver.Reserved || len(s.rec.Requests) > 0 || s.asked >= s.termSince)
 }
 
-// PollConsistency returns the consistency that a poll needs now. A cheap poll is enough if no beat counts,
-// or if no heartbeat is due: the beat is younger than 7/8 of the heartbeat period (a fifth of
-// the lease if the record names none). So a poll that is likely to show something new is
-// strong, and no bound depends on how far cheap reads are behind.
+// PollConsistency returns the consistency that a poll needs now. An eventual poll is enough if
+// no beat counts, or if no heartbeat is due: the beat is younger than 7/8 of the heartbeat
+// period (a fifth of the lease if the record names none). So a poll that is likely to show something new is
+// strong, and no bound depends on how far eventual reads are behind.
 func (s *View) PollConsistency(now time.Duration) driver.Consistency {
 	_, counted := s.unchangedUntil()
 	_, known := s.Known()

@@ -100,7 +100,7 @@ func beats(beat string) driver.Record {
 	}
 }
 
-// TestCheapRepliesAreHints: a cheap reply changes nothing in the view. If it shows another
+// TestCheapRepliesAreHints: an eventual reply changes nothing in the view. If it shows another
 // version, or no record, a strong read is due; otherwise nothing has happened.
 func TestCheapRepliesAreHints(t *testing.T) {
 	for name, tt := range map[string]struct {
