@@ -200,8 +200,8 @@ func (s *View) mayChangeHands() bool {
 
 // PollConsistency returns the consistency that a poll needs now. An eventual poll is enough if
 // no beat counts, or if no heartbeat is due: the beat is younger than 7/8 of the heartbeat
-// period (a fifth of the lease if the record names none). So a poll that is likely to show something new is
-// strong, and no bound depends on how far eventual reads are behind.
+// period (a fifth of the lease if the record names none). So a poll that is likely to show
+// something new is strong, and no bound depends on how far eventual reads are behind.
 func (s *View) PollConsistency(now time.Duration) driver.Consistency {
 	_, counted := s.unchangedUntil()
 	_, known := s.Known()
