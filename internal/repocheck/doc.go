@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package house holds the rules of this repository that neither the compiler nor
+// Package repocheck holds the rules of this repository that neither the compiler nor
 // golangci-lint knows, as tests: which package may import which, how pure the pure
 // core is; and of the documents, that their links lead somewhere, that their snippets are
 // examples that compile, that the commands, flags and tests that they name exist, and that
@@ -9,4 +9,4 @@
 //
 // The tests read the source of every operating system and of every module at once. They
 // neither build it nor ask the network.
-package house
+package repocheck

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package house
+package repocheck
 
 import (
 	"fmt"
@@ -125,7 +125,7 @@ func flatten(code string) (flat string) {
 // Go, a word that is quoted alone is one of them. Names are taken apart at capital letters.
 func checkWords(t *tree) (r report) {
 	var words []string
-	for line := range strings.Lines(t.text["internal/house/words.txt"]) {
+	for line := range strings.Lines(t.text["internal/repocheck/words.txt"]) {
 		if word := strings.TrimSpace(line); word != "" && word[0] != '#' {
 			words = append(words, word)
 		}
@@ -133,7 +133,7 @@ func checkWords(t *tree) (r report) {
 	refused := regexp.MustCompile(`(?i)\b(?:` + strings.Join(words, "|") + `)\b`)
 	find := func(file string, i int, line string) {
 		if word := refused.FindString(line); word != "" {
-			r.add(file, i+1, "%q: there is a plainer word, see internal/house/words.txt", word)
+			r.add(file, i+1, "%q: there is a plainer word, see internal/repocheck/words.txt", word)
 		}
 	}
 	for _, file := range t.readerFiles() {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package house
+package repocheck
 
 import (
 	"go/ast"
@@ -25,7 +25,7 @@ const (
 		"admin memstore once ready rwlock semaphore server server/access server/dashboard shard tasks tenuretest " +
 		"internal/enginetest internal/enginetest/buckets internal/testutil "
 	// closed directories are imported by nobody from outside of them.
-	closed = "cmd test examples/failover internal/house internal/itest release"
+	closed = "cmd test examples/failover internal/repocheck internal/itest release"
 )
 
 // zones says who may import whom: the dependencies point inwards, to driver. A directory
@@ -70,7 +70,7 @@ var zones = []zone{
 	{"tenureotel tenureprom", ". once shard internal/telemetry"},
 	{"adapters/controllerruntime", ". adapters/clientgo k8sstore"},
 	{"adapters/gocron", ". once"},
-	{"adapters/recipes release internal/house", ""},
+	{"adapters/recipes release internal/repocheck", ""},
 
 	// The ends of the graph. What a stranger reads first has the public API alone.
 	{"examples/failover", ". sqlitestore"},
@@ -96,7 +96,7 @@ func checkImports(t *tree) (r report) {
 	for _, f := range t.files {
 		_, top := zoneOf(f.dir())
 		if top == "" {
-			r.add(f.path, 1, "no rule says what %s may import; give it a zone in internal/house", f.dir())
+			r.add(f.path, 1, "no rule says what %s may import; give it a zone in internal/repocheck", f.dir())
 			continue
 		}
 		for line, imp := range f.imports {
@@ -131,11 +131,11 @@ func (t *tree) forbids(f *goFile, importPath string) string {
 	}
 	switch {
 	case to == "":
-		return "no zone in internal/house holds it"
+		return "no zone in internal/repocheck holds it"
 	case to == top, from.may == "*", has(from.may), f.test() && has(public):
 		return ""
 	}
-	return "see the zones in internal/house"
+	return "see the zones in internal/repocheck"
 }
 
 // nested says that a directory is of a module other than the root's.
