@@ -120,9 +120,9 @@ func flatten(code string) (flat string) {
 	return b.String()
 }
 
-// checkWords finds the words that words.txt refuses, one regular expression a line: in pages,
-// help texts and Go. Names of columns and keys in stores and on the wire stay as they are: in
-// Go, a word that is quoted alone is one of them. Names are taken apart at capital letters.
+// checkWords finds the words that words.txt refuses, one regular expression per line, in pages,
+// help texts and Go. It splits Go names at capital letters. It ignores a quoted single word,
+// which is a column or a key of a record format and must not change.
 func checkWords(t *tree) (r report) {
 	var words []string
 	for line := range strings.Lines(t.text["internal/repocheck/words.txt"]) {

@@ -31,7 +31,7 @@ func handover(ctx context.Context, r *harness) {
 		notified = "clean hand-over with notifications"
 	)
 	setting := fmt.Sprintf("%v; from before the release is sent until the other one's acquire has returned; "+
-		"released at a random moment of its waiting; they are on the loopback", r.everyday())
+		"released at a random moment of its waiting; notifications go over the loopback", r.everyday())
 	r.add(timed, setting, between, within, notified)
 	r.eachClient(ctx, r.everyday(), func(ctx context.Context, s *fixture) {
 		two := s.several(ctx, s.request(), s.request())
