@@ -13,6 +13,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/terms"
 )
 
 // Election is a lock that candidates campaign for again and again; its holder
@@ -321,7 +322,7 @@ type candidate struct {
 
 	free  termState // the state that it could take, since the time below
 	since time.Time // zero: it could not take the lock
-	past  []protocol.Entry
+	past  []terms.Entry
 	below termState // of the record for which past was read, without its sign of life
 	mute  uint64    // the token of a leader below which the history could not be read
 	retry time.Time // when to try again, after a refusal
@@ -474,12 +475,12 @@ func (k *candidate) delay(failures int) time.Duration {
 // failures returns how many terms of the candidate's label in a row have ended badly, and
 // false if the history that shows them could not be read.
 func (k *candidate) failures(ctx context.Context, rec driver.Record) (n int, known bool) {
-	list := protocol.Present(rec)
+	list := terms.Of(rec)
 	if rec.State == driver.Held {
 		list[0].End = k.endOf(rec)
 	}
 	n, settled := failuresOf(k.c.options.Label, list)
-	from, to := protocol.Older(list, countedTerms)
+	from, to := terms.Older(list, countedTerms)
 	if settled || from == to {
 		return n, true
 	}
@@ -489,7 +490,7 @@ func (k *candidate) failures(ctx context.Context, rec driver.Record) (n int, kno
 			k.lock.Failed(err)
 			return n, false
 		}
-		k.past, _ = protocol.UpToGap(past)
+		k.past, _ = terms.UpToGap(past)
 		k.below = is
 	}
 	n, _ = failuresOf(k.c.options.Label, append(list, k.past...))
@@ -508,7 +509,7 @@ func (k *candidate) endOf(rec driver.Record) driver.EndReason {
 
 // failuresOf counts the terms of a label that ended badly, newest first, until the first
 // that ended well. It returns settled if there was one.
-func failuresOf(label string, list []protocol.Entry) (n int, settled bool) {
+func failuresOf(label string, list []terms.Entry) (n int, settled bool) {
 	for _, e := range list {
 		if e.Unknown || e.Label != label {
 			continue

@@ -24,6 +24,7 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/terms"
 	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/tenuretest"
 )
@@ -597,8 +598,8 @@ type coolSeat struct {
 type coolView struct {
 	at   time.Time
 	rec  driver.Record
-	free time.Time        // when the lock can be taken, if nothing else is shown
-	ends []protocol.Entry // of the terms before that
+	free time.Time     // when the lock can be taken, if nothing else is shown
+	ends []terms.Entry // of the terms before that
 }
 
 func (j *coolJudge) seat(name string, s driver.Store) driver.Store {
@@ -664,17 +665,17 @@ func (j *coolSeat) shown(sent time.Time, is driver.Record) {
 }
 
 // terms returns the terms that the record and the history show, the newest first.
-func (j *coolJudge) terms(rec driver.Record) (list []protocol.Entry) {
-	list = protocol.Present(rec)
+func (j *coolJudge) terms(rec driver.Record) (list []terms.Entry) {
+	list = terms.Of(rec)
 	if rec.State == driver.Held {
 		list = list[1:] // it has not ended, and expires if it does not
 	}
 	for token := rec.Token; token > 0 && token+16 > rec.Token; token-- {
-		if slices.ContainsFunc(list, func(e protocol.Entry) bool { return e.Token == token }) {
+		if slices.ContainsFunc(list, func(e terms.Entry) bool { return e.Token == token }) {
 			continue
 		}
 		past, err := j.w.Store().Get(context.Background(), protocol.HistoryKey("x", token), driver.Strong)
-		list = append(list, protocol.EntryOf(token, past, err == nil))
+		list = append(list, terms.EntryOf(token, past, err == nil))
 	}
 	return list
 }

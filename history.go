@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/terms"
 )
 
 // History returns the terms of the lock, newest first, including the current one: who
@@ -32,29 +33,29 @@ func (c *Client) History(ctx context.Context, name string) ([]Term, error) {
 	if !s.Found {
 		return nil, nil
 	}
-	list := protocol.Present(s.Record)
+	list := terms.Of(s.Record)
 	limit := uint64(max(0, c.options.HistoryLimit))
-	from, to := protocol.Older(list, limit)
-	if prev := s.Record.Prev; protocol.Shortened(prev) {
+	from, to := terms.Older(list, limit)
+	if prev := s.Record.Prev; terms.Shortened(prev) {
 		whole, err := c.past(ctx, name, prev.Token, prev.Token-1)
 		if err != nil {
 			return nil, wrap("history", name, err)
 		}
-		protocol.Lengthen(list, whole[0])
+		terms.Lengthen(list, whole[0])
 	}
 	past, err := c.past(ctx, name, from, to)
 	for cut := true; err == nil && cut; {
-		var dense []protocol.Entry
-		if dense, cut = protocol.UpToGap(past); cut {
-			list = protocol.Whole(list, dense)
-			from, to = protocol.Older(list, limit)
+		var dense []terms.Entry
+		if dense, cut = terms.UpToGap(past); cut {
+			list = terms.Whole(list, dense)
+			from, to = terms.Older(list, limit)
 			past, err = c.past(ctx, name, from, to)
 		}
 	}
 	if err != nil {
 		return nil, wrap("history", name, err)
 	}
-	list = protocol.Whole(list, past)
+	list = terms.Whole(list, past)
 	history := make([]Term, len(list))
 	for i, e := range list {
 		history[i] = publicTerm(&e.Term)
@@ -91,8 +92,8 @@ func HolderAt(history []Term, at time.Time) (t Term, ok, certain bool) {
 }
 
 // past reads the terms with the tokens from, from-1, ... down to to+1.
-func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]protocol.Entry, error) {
-	list := make([]protocol.Entry, from-to)
+func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]terms.Entry, error) {
+	list := make([]terms.Entry, from-to)
 	keys := make([]string, len(list))
 	for i := range list {
 		keys[i] = protocol.HistoryKey(name, from-uint64(i))
@@ -103,7 +104,7 @@ func (c *Client) past(ctx context.Context, name string, from, to uint64) ([]prot
 	}
 	var errs []error
 	for i, f := range found {
-		list[i] = protocol.EntryOf(from-uint64(i), f.Record, f.Err == nil)
+		list[i] = terms.EntryOf(from-uint64(i), f.Record, f.Err == nil)
 		if f.Err != nil && !errors.Is(f.Err, driver.ErrNotFound) && !errors.Is(f.Err, driver.ErrUnreadable) {
 			errs = append(errs, f.Err)
 		}

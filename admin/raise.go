@@ -92,14 +92,14 @@ func RaiseTokens(
 ) (RaisedTokens, error) {
 	o := operatorOf(client)
 	r := &raising{
-		operator: o, prefix: prefix, still: protocol.NewQuiescenceCheck(o.Timing()),
+		operator: o, prefix: prefix, still: newQuiescenceCheck(o.Timing()),
 		closed: map[string]driver.Record{}, left: map[string]error{},
 	}
 	if options != nil {
 		r.RaiseOptions = *options
 	}
 	r.Reason = cmp.Or(r.Reason, "the store was restored")
-	r.how = protocol.Raise{By: by, Owner: o.options.Owner, Host: o.options.Host, Reason: r.Reason}
+	r.how = tokenRaise{By: by, Owner: o.options.Owner, Host: o.options.Host, Reason: r.Reason}
 	err := r.check()
 	for _, step := range []func(context.Context) error{r.watch, r.wait, r.verify, r.write} {
 		if err == nil {
@@ -114,8 +114,8 @@ type raising struct {
 	RaiseOptions
 	operator
 	prefix string
-	how    protocol.Raise
-	still  *protocol.QuiescenceCheck
+	how    tokenRaise
+	still  *quiescenceCheck
 	found  int                      // how many locks will be raised
 	closed map[string]driver.Record // sessions that were closed before
 	left   map[string]error         // what was left alone
@@ -154,7 +154,7 @@ func (r *raising) watch(ctx context.Context) error {
 			}
 			r.found++
 		}
-		r.still.Watch(r.now(), rec)
+		r.still.note(r.now(), rec)
 		return nil
 	})
 }
@@ -162,7 +162,7 @@ func (r *raising) watch(ctx context.Context) error {
 // wait waits until no record has changed for long enough.
 func (r *raising) wait(ctx context.Context) error {
 	for {
-		remaining := r.still.Until() - r.now()
+		remaining := r.still.earliest() - r.now()
 		if remaining <= 0 {
 			return nil
 		}
@@ -184,7 +184,7 @@ func (r *raising) verify(ctx context.Context) error {
 	r.done.Foreign = 0
 	err := r.look(ctx, func(kind records, rec driver.Record) error {
 		switch {
-		case !r.still.Stands(rec):
+		case !r.still.stands(rec):
 			return alive(rec, "has changed since")
 		case kind.locks():
 			r.locks = append(r.locks, rec)
@@ -195,7 +195,7 @@ func (r *raising) verify(ctx context.Context) error {
 		}
 		return nil
 	})
-	if rec, gone := r.still.Gone(); err == nil && gone {
+	if rec, gone := r.still.gone(); err == nil && gone {
 		err = alive(rec, "is gone since")
 	}
 	return err
@@ -294,7 +294,7 @@ func (r *raising) write(ctx context.Context) error {
 		err = r.replaceAll(ctx, r.locks, &r.done.Locks, func(ctx context.Context, rec driver.Record) error {
 			how := r.how
 			how.Version, how.At = rand.Text(), time.Now().Round(0)
-			return r.replace(ctx, rec, r.still.Raised(rec, r.closed[rec.Session], how), r.Store.Raise)
+			return r.replace(ctx, rec, r.still.raised(rec, r.closed[rec.Session], how), r.Store.Raise)
 		})
 	}
 	if err != nil || len(r.left) == 0 {

@@ -159,3 +159,8 @@ func closed(rec driver.Record, version string, end driver.EndReason) driver.Reco
 	next.End = end
 	return next
 }
+
+// Ended returns the record of a session that has certainly died.
+func Ended(rec driver.Record, version string) driver.Record {
+	return closed(rec, version, driver.EndExpired)
+}

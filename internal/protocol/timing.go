@@ -127,13 +127,13 @@ func (t Timing) Reservation() time.Duration {
 	return max(d.Truncate(time.Millisecond), time.Millisecond)
 }
 
-// wait returns how long a contender must have seen the same beat in rec
+// Wait returns how long a contender must have seen the same beat in rec
 // before the holder's lease has certainly expired. A holder that writes no beats
 // keeps no margin for drift, so the contender keeps both margins. A holder whose record
 // gives a smaller bound ρ' than this process's ρ acts for L·(1−ρ')/(1+ρ') by its clock.
 // The contender waits for the longest time that this can take on clocks wrong by ρ,
 // which is more than L. It never waits for less than L.
-func (t Timing) wait(rec driver.Record) time.Duration {
+func (t Timing) Wait(rec driver.Record) time.Duration {
 	lease := min(rec.Lease, forever)
 	kept := rec.Drift
 	switch {

@@ -66,11 +66,11 @@ func TestWindow(t *testing.T) {
 	for _, drift := range []float64{1e-6, 0.01, 0.09, 0.5} {
 		timing := Timing{Drift: drift}.WithDefaults()
 		acts := float64(timing.Window()) / (1 - drift)
-		waits := float64(timing.wait(driver.Record{Lease: timing.Lease, Beat: "b"})) / (1 + drift)
+		waits := float64(timing.Wait(driver.Record{Lease: timing.Lease, Beat: "b"})) / (1 + drift)
 		if acts > waits+1 {
 			t.Errorf("drift %v: a holder acts for %v, a contender waits for %v", drift, acts, waits)
 		}
-		foreign := float64(timing.wait(driver.Record{Lease: timing.Lease})) / (1 + drift)
+		foreign := float64(timing.Wait(driver.Record{Lease: timing.Lease})) / (1 + drift)
 		if acts := float64(timing.Lease) / (1 - drift); acts > foreign+1 {
 			t.Errorf("drift %v: a foreign holder acts for %v, a contender waits for %v", drift, acts, foreign)
 		}

@@ -181,7 +181,7 @@ func (s *View) NextPoll(refresh, lease time.Duration) time.Duration {
 		return min(s.polled+s.t.MinPollInterval(), s.due) // another machine reads it
 	}
 	if s.mayChangeHands() {
-		refresh = min(refresh, s.t.wait(s.rec)/5, lease/5)
+		refresh = min(refresh, s.t.Wait(s.rec)/5, lease/5)
 	}
 	next := s.polled + time.Duration(s.spread*float64(refresh))
 	if dead, counted := s.unchangedUntil(); counted && s.sent < dead {
@@ -212,7 +212,7 @@ func (s *View) PollConsistency(now time.Duration) driver.Consistency {
 		return driver.Eventual
 	}
 	period := s.rec.Heartbeat
-	if wait := s.t.wait(s.rec); period <= 0 || period > wait {
+	if wait := s.t.Wait(s.rec); period <= 0 || period > wait {
 		period = wait / 5
 	}
 	if now-s.since < period-period/8 {
@@ -242,7 +242,7 @@ func (s *View) unchangedUntil() (time.Duration, bool) {
 	if !s.holds() || s.UnderSession() {
 		return 0, false
 	}
-	return s.since + s.t.wait(s.rec), true
+	return s.since + s.t.Wait(s.rec), true
 }
 
 // Record returns the record as last read, and false if it was absent or never read.

@@ -36,14 +36,14 @@ var zones = []zone{
 	// records, the clock nothing.
 	{"driver internal/clock", ""},
 	{"driver/objectmap", "driver driver/recordcodec driver/versioned"},
-	{"driver/recordcodec driver/versioned internal/protocol internal/text internal/trace internal/enginetest", "driver"},
+	{"driver/recordcodec driver/versioned internal/protocol internal/terms internal/text internal/trace internal/enginetest", "driver"},
 	{"internal/testutil", ""},
 	{"internal/enginetest/buckets", ". driver driver/objectmap driver/recordcodec drivertest internal/enginetest"},
 	// The simulator has the core's machines work behind a real fence.
-	{"internal/sim", "driver internal/protocol internal/trace fence"},
+	{"internal/sim", "driver internal/protocol internal/terms internal/trace fence"},
 	{"internal", "driver internal/protocol internal/clock"},
 	{"internal/engine", "driver internal internal/protocol"},
-	{".", "driver internal internal/engine internal/protocol internal/clock internal/text"},
+	{".", "driver internal internal/engine internal/protocol internal/terms internal/clock internal/text"},
 
 	{"admin", ". driver internal/engine internal/protocol internal/text"},
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
+	"github.com/tenurelock/tenure/internal/terms"
 )
 
 // debt is the duty of a process to write the history entry of a term.
@@ -178,13 +179,13 @@ func (t *term) owed() bool {
 // checkShown judges what a process would read: no token is left out, what was is
 // shown as it was, and what is not known as unknown.
 func (l *lock) checkShown(now uint64) {
-	list := protocol.Present(l.store.rec)
-	var past []protocol.Entry
-	for from, to := protocol.Older(list, uint64(l.cfg.History)); from > to; from-- {
+	list := terms.Of(l.store.rec)
+	var past []terms.Entry
+	for from, to := terms.Older(list, uint64(l.cfg.History)); from > to; from-- {
 		s := l.entry(from)
-		past = append(past, protocol.EntryOf(from, s.rec, s.found))
+		past = append(past, terms.EntryOf(from, s.rec, s.found))
 	}
-	list = protocol.Whole(list, past)
+	list = terms.Whole(list, past)
 	if n := uint64(len(list)); n > max(2, uint64(l.cfg.History)) || n < min(2, now) {
 		l.fail("the history shows %d terms of %d, and its limit is %d", n, now, l.cfg.History)
 	}

@@ -1,27 +1,29 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package protocol
+package admin
 
 import (
 	"testing"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // TestQuiescenceWaits: for the longest that a contender would wait for any record, from
 // the reply that showed it first, and at least for a lease of this process.
 func TestQuiescenceWaits(t *testing.T) {
-	s := NewQuiescenceCheck(timing)
-	if s.Until() != 0 {
-		t.Errorf("until %v with nothing seen", s.Until())
+	timing := protocol.Timing{}.WithDefaults()
+	s := newQuiescenceCheck(timing)
+	if s.earliest() != 0 {
+		t.Errorf("until %v with nothing seen", s.earliest())
 	}
 	see := func(now time.Duration, rec driver.Record, until time.Duration) {
 		t.Helper()
 		rec.Version = rec.Key
-		if s.Watch(now, rec); s.Until() != until {
-			t.Errorf("%q at %v: until %v, want %v", rec.Key, now, s.Until(), until)
+		if s.note(now, rec); s.earliest() != until {
+			t.Errorf("%q at %v: until %v, want %v", rec.Key, now, s.earliest(), until)
 		}
 	}
 	l := timing.Lease
@@ -30,7 +32,7 @@ func TestQuiescenceWaits(t *testing.T) {
 	see(7, driver.Record{Key: "free", Beat: "b", State: driver.Released, Lease: 2 * l}, 7+2*l)
 	see(9, driver.Record{Key: "later, and shorter", Beat: "b", State: driver.Held, Lease: l}, 7+2*l)
 	foreign := driver.Record{Key: "foreign", State: driver.Held, Lease: 3 * l}
-	see(9, foreign, 9+timing.wait(foreign))
+	see(9, foreign, 9+timing.Wait(foreign))
 }
 
 // TestQuiescenceSees each change.
@@ -47,20 +49,20 @@ func TestQuiescenceSees(t *testing.T) {
 		"token":   {func(r *driver.Record) { r.Token++ }, false},
 		"key":     {func(r *driver.Record) { r.Key = "new" }, false},
 	} {
-		s := NewQuiescenceCheck(Timing{}.WithDefaults())
-		s.Watch(0, was)
-		s.Watch(0, other)
+		s := newQuiescenceCheck(protocol.Timing{}.WithDefaults())
+		s.note(0, was)
+		s.note(0, other)
 		now := was
 		tc.change(&now)
-		if still := s.Stands(now); still != tc.still {
+		if still := s.stands(now); still != tc.still {
 			t.Errorf("%s: still %v", name, still)
 		}
-		gone, ok := s.Gone()
+		gone, ok := s.gone()
 		if tc.still && (gone.Key != "l" || gone.Owner != "o" || gone.Token != 3) || !ok {
 			t.Errorf("%s: %+v is gone, %v", name, gone, ok)
 		}
-		if s.Stands(other); tc.still {
-			if gone, ok = s.Gone(); ok {
+		if s.stands(other); tc.still {
+			if gone, ok = s.gone(); ok {
 				t.Errorf("%+v is gone", gone)
 			}
 		}

@@ -1,78 +1,79 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package protocol
+package admin
 
 import (
 	"cmp"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// QuiescenceCheck checks that no program uses a store. It holds what one process has read
+// quiescenceCheck checks that no program uses a store. It holds what one process has read
 // of all records. The procedure after a loss of the store needs it: that procedure raises
 // tokens, and no program may run meanwhile.
 //
-// Two scans read all records, strongly. The second scan, which begins at Until at the
-// earliest, must show each record as the first one did. By then a contender would have
-// waited long enough for any record: for one under which a process may still act (held, reserved,
-// alive), and for a free lock, whose later claim, with the same lease, may be lost.
-// So every right to act from the lost time has ended, by its process's clock. The last
-// proof is a write that names the version that was read: a heartbeat in flight either comes
-// before that write, or is refused.
-type QuiescenceCheck struct {
-	t     Timing
+// Two scans read all records, strongly. The second scan, which does not begin before the
+// instant that earliest returns, must show each record as the first one did. By then a
+// contender would have waited long enough for any record: for one under which a process
+// may still act (held, reserved, alive), and for a free lock, whose later claim, with the
+// same lease, may be lost. So every right to act from the lost time has ended, by its
+// process's clock. The last proof is a write that names the version that was read: a
+// heartbeat in flight either comes before that write, or is refused.
+type quiescenceCheck struct {
+	t     protocol.Timing
 	seen  map[string]driver.Record // by key, without data: records that the second scan has not shown yet
 	until time.Duration
 }
 
-// NewQuiescenceCheck returns a check without any records.
-func NewQuiescenceCheck(t Timing) *QuiescenceCheck {
-	return &QuiescenceCheck{t: t, seen: map[string]driver.Record{}}
+// newQuiescenceCheck returns a check without any records.
+func newQuiescenceCheck(t protocol.Timing) *quiescenceCheck {
+	return &quiescenceCheck{t: t, seen: map[string]driver.Record{}}
 }
 
-// Watch notes a record that the first scan has shown; now is the instant after the reply.
+// note notes a record that the first scan has shown; now is the instant after the reply.
 // A token kept without a record has no version.
-func (s *QuiescenceCheck) Watch(now time.Duration, rec driver.Record) {
-	s.until = max(s.until, now+max(s.t.wait(rec), s.t.Lease))
+func (s *quiescenceCheck) note(now time.Duration, rec driver.Record) {
+	s.until = max(s.until, now+max(s.t.Wait(rec), s.t.Lease))
 	rec.Data = nil
 	s.seen[rec.Key] = rec
 }
 
-// Until returns the earliest instant at which the second scan may begin.
-func (s *QuiescenceCheck) Until() time.Duration { return s.until }
+// earliest returns the earliest instant at which the second scan may begin.
+func (s *quiescenceCheck) earliest() time.Duration { return s.until }
 
-// Stands reports whether the second scan shows a record as the first one did.
-func (s *QuiescenceCheck) Stands(rec driver.Record) bool {
+// stands reports whether the second scan shows a record as the first one did.
+func (s *quiescenceCheck) stands(rec driver.Record) bool {
 	was, ok := s.seen[rec.Key]
 	delete(s.seen, rec.Key)
 	return ok && was.Version == rec.Version && was.Token == rec.Token
 }
 
-// Gone returns a record that the second scan has not shown, and false if it has shown all
+// gone returns a record that the second scan has not shown, and false if it has shown all
 // of them.
-func (s *QuiescenceCheck) Gone() (driver.Record, bool) {
+func (s *quiescenceCheck) gone() (driver.Record, bool) {
 	for _, rec := range s.seen {
 		return rec, true
 	}
 	return driver.Record{}, false
 }
 
-// Raise says how tokens are raised.
-type Raise struct {
+// tokenRaise says how tokens are raised.
+type tokenRaise struct {
 	By              uint64 // by how many
 	Owner, Host     string // of the process that raises
 	Reason, Version string
 	At              time.Time
 }
 
-// Raised returns the record of a lock whose token is raised. The lock's term becomes
+// raised returns the record of a lock whose token is raised. The lock's term becomes
 // the previous one: it ended with its session if the session was closed in order;
 // any other held term has an unknown end. Raising again counts from the same term, so that
 // an interrupted procedure may be repeated. A token kept without a record has no
 // version.
-func (s *QuiescenceCheck) Raised(rec driver.Record, session driver.Record, r Raise) driver.Record {
+func (s *quiescenceCheck) raised(rec driver.Record, session driver.Record, r tokenRaise) driver.Record {
 	next := rec.Clone()
 	next.Version, next.Beat, next.Owner, next.Host, next.Label = r.Version, r.Version, r.Owner, r.Host, ""
 	next.State, next.End, next.Since, next.Until = driver.Released, driver.EndRaised, r.At, r.At
@@ -95,9 +96,4 @@ func (s *QuiescenceCheck) Raised(rec driver.Record, session driver.Record, r Rai
 	}
 	next.Asked, next.Prev = &asked, next.Prev.Brief()
 	return next
-}
-
-// Ended returns the record of a session that the scans have shown to be dead.
-func Ended(rec driver.Record, version string) driver.Record {
-	return closed(rec, version, driver.EndExpired)
 }
