@@ -18,8 +18,8 @@ import (
 // Two scans read all records, strongly. The second scan, which does not begin before the
 // instant that earliest returns, must show each record as the first one did. By then a
 // contender would have waited long enough for any record: for one under which a process
-// may still act (held, reserved, alive), and for a free lock, whose later claim, with the
-// same lease, may be lost. So every right to act from the lost time has ended, by its
+// may still act (held, reserved, alive), and for a free lock: the store may have lost a
+// later claim with that lease. So every right to act from a lost write has ended, by its
 // process's clock. The last proof is a write that names the version that was read: a
 // heartbeat in flight either comes before that write, or is refused.
 type quiescenceCheck struct {
@@ -34,7 +34,7 @@ func newQuiescenceCheck(t protocol.Timing) *quiescenceCheck {
 }
 
 // note notes a record that the first scan has shown; now is the instant after the reply.
-// A token kept without a record has no version.
+// If only a token was kept, rec has no version.
 func (s *quiescenceCheck) note(now time.Duration, rec driver.Record) {
 	s.until = max(s.until, now+max(s.t.Wait(rec), s.t.Lease))
 	rec.Data = nil
@@ -71,7 +71,7 @@ type tokenRaise struct {
 // raised returns the record of a lock whose token is raised. The lock's term becomes
 // the previous one: it ended with its session if the session was closed in order;
 // any other held term has an unknown end. Raising again counts from the same term, so that
-// an interrupted procedure may be repeated. A token kept without a record has no
+// an interrupted procedure may be repeated. If only a token was kept, rec has no
 // version.
 func (s *quiescenceCheck) raised(rec driver.Record, session driver.Record, r tokenRaise) driver.Record {
 	next := rec.Clone()
@@ -87,13 +87,13 @@ func (s *quiescenceCheck) raised(rec driver.Record, session driver.Record, r tok
 	case rec.Version == "":
 		next.Prev = nil
 	case rec.State == driver.Released && rec.End == driver.EndRaised:
-		asked.Token = rec.Term("").Below()
+		asked.Token = rec.Term("").PrevToken()
 	case session.State == driver.Closed && session.End != "" && rec.Session != "":
 		next.Prev = rec.Term(session.End)
 		next.Prev.Until = session.Until
 	default:
 		next.Prev = rec.Term(driver.EndExpired)
 	}
-	next.Asked, next.Prev = &asked, next.Prev.Brief()
+	next.Asked, next.Prev = &asked, next.Prev.Shorten()
 	return next
 }

@@ -72,7 +72,7 @@ func TestTokenBelow(t *testing.T) {
 		"NotSaid":       {driver.Term{Token: 1000, End: driver.EndRaised}, 999},
 		"OfAnotherKind": {other, 999},
 	} {
-		if got := tc.tenure.Below(); got != tc.want {
+		if got := tc.tenure.PrevToken(); got != tc.want {
 			t.Errorf("%s: %d, want %d", name, got, tc.want)
 		}
 	}

@@ -279,7 +279,7 @@ func Claimed(next, prev Record, found bool) Record {
 		return next
 	}
 	next.Token = prev.Token + 1
-	next.Prev = prev.Term(EndReleased).Brief()
+	next.Prev = prev.Term(EndReleased).Shorten()
 	if next.Data == nil {
 		next.Data = prev.Data
 	}

@@ -40,18 +40,18 @@ func (r Record) Term(end EndReason) *Term {
 	return t.clone()
 }
 
-// Below returns the token of the term before this one: one lower, unless this
+// PrevToken returns the token of the term before this one: one lower, unless this
 // one ended with [EndRaised].
-func (t *Term) Below() uint64 {
+func (t *Term) PrevToken() uint64 {
 	if t.End == EndRaised && t.Asked != nil && t.Asked.Kind == Raise && t.Asked.Token < t.Token {
 		return t.Asked.Token
 	}
 	return t.Token - min(t.Token, 1)
 }
 
-// Brief returns the term as the record of the next holder keeps it: with a
+// Shorten returns the term as the record of the next holder keeps it: with a
 // reason of at most [MaxPrevReasonLen]. It returns nil for nil.
-func (t *Term) Brief() *Term {
+func (t *Term) Shorten() *Term {
 	if t == nil || t.Asked == nil || len(t.Asked.Reason) <= MaxPrevReasonLen {
 		return t
 	}

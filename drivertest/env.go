@@ -234,7 +234,7 @@ func (e *env) withData(r driver.Record, data []byte) driver.Record {
 func (e *env) taken(r driver.Record) driver.Record {
 	next := e.held(r.Key)
 	next.Version = e.fresh("takeover")
-	next.Token, next.Data, next.Prev = r.Token+1, r.Data, r.Term(driver.EndExpired).Brief()
+	next.Token, next.Data, next.Prev = r.Token+1, r.Data, r.Term(driver.EndExpired).Shorten()
 	return next
 }
 

@@ -198,7 +198,7 @@ func (e *env) raised(r driver.Record, by uint64) driver.Record {
 	next.Since, next.Until, next.End = time.Now(), time.Now(), driver.EndRaised
 	request := e.request(driver.Raise)
 	request.Token = r.Token
-	next.Asked, next.Prev = &request, r.Term(driver.EndExpired).Brief()
+	next.Asked, next.Prev = &request, r.Term(driver.EndExpired).Shorten()
 	return next
 }
 

@@ -153,7 +153,7 @@ func (o *Options) encode(rec driver.Record) item {
 	}
 	if rec.Asked != nil && len(rec.Asked.Reason) > driver.MaxPrevReasonLen {
 		it[attrReason] = text(rec.Asked.Reason)
-		more.Asked = (&driver.Term{Asked: rec.Asked}).Brief().Asked
+		more.Asked = (&driver.Term{Asked: rec.Asked}).Shorten().Asked
 	}
 	it[attrTenure] = text(recordcodec.Encode(more))
 	return it

@@ -19,7 +19,7 @@ type AcquireOptions struct {
 	Want protocol.Want
 	// Timing has the durations of the lease. It must not change.
 	Timing *protocol.Timing
-	// Under is the session that is to keep the lock alive; nil: it is its own lease.
+	// Under is the session that is to keep the lock alive; nil: it gets its own lease.
 	Under *SessionHolder
 	// Wait bounds the waiting; AdditionalWait bounds it to the lease that the record first
 	// shows plus this time. Both are for an acquire that waits; 0 means no bound.
@@ -137,8 +137,8 @@ func (a *acquire) join() {
 	} else {
 		k.queue = append(k.queue, a)
 		k.awaited.Store(true)
-		want.Queued = len(k.queue) > 1
-		if !want.Queued || *a.Timing != k.c.timing { // an acquire with another refresh period polls by itself
+		want.ViewFresh = len(k.queue) > 1
+		if !want.ViewFresh || *a.Timing != k.c.timing { // an acquire with another refresh period polls by itself
 			a.start()
 		} else if s := k.snapshot(); s.Alive {
 			a.shows(s.Record.Lease)

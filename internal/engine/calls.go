@@ -82,9 +82,9 @@ const hungFactor = 2
 
 // timeoutError is the error of a call that the store has not answered in time.
 type timeoutError struct {
-	after time.Duration
-	quiet time.Duration // since the last answer to any call; 0 if there was none
-	err   error         // the driver's own
+	after      time.Duration
+	unanswered time.Duration // since the last answer to any call; 0 if there was none
+	err        error         // the driver's own
 }
 
 // recentTimeouts is the number of timeouts within which an answer to any call shows that the store
@@ -96,10 +96,10 @@ func (e *timeoutError) Error() string {
 	switch more := e.known(); {
 	case more != "":
 		return text + ": " + more
-	case e.quiet == 0:
+	case e.unanswered == 0:
 		return text + ", nor to any earlier call: check that the store runs and that this machine can reach it"
-	case e.quiet > recentTimeouts*e.after:
-		return fmt.Sprintf("%s, nor to any call for %v: check that the store runs and that this machine can reach it", text, e.quiet.Round(time.Second))
+	case e.unanswered > recentTimeouts*e.after:
+		return fmt.Sprintf("%s, nor to any call for %v: check that the store runs and that this machine can reach it", text, e.unanswered.Round(time.Second))
 	}
 	return text + "; if the store is that slow, use a longer LeaseDuration"
 }
@@ -130,8 +130,8 @@ func newCalls(most int, timeout time.Duration) *calls {
 	return &calls{most: most, timeout: timeout, ctx: ctx, cancel: cancel, begun: time.Now()}
 }
 
-// quiet returns how long no call has been answered, 0 if none ever was.
-func (r *calls) quiet() time.Duration {
+// unanswered returns how long no call has been answered, 0 if none ever was.
+func (r *calls) unanswered() time.Duration {
 	at := time.Duration(r.answered.Load())
 	if at == 0 {
 		return 0
@@ -286,7 +286,7 @@ func (w *worker) make(q storeCall) {
 	w.begin(q, begun, hungFactor*timeout)
 	rec, former, err := q.Make(ctx)
 	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = &timeoutError{timeout, w.r.quiet(), err}
+		err = &timeoutError{timeout, w.r.unanswered(), err}
 	} else if showsAnswer(err) {
 		w.r.answered.Store(int64(time.Since(w.r.begun)) + 1)
 	}

@@ -151,7 +151,7 @@ func (n *Candidate) Held() error { return n.k.c.heldBy(n.seen.Record, n.seen.Fre
 // error says that the lock is held. waited is how long the caller has waited for the lock.
 func (n *Candidate) Try(ctx context.Context, o AcquireOptions, waited time.Duration) (*LeaseHolder, error) {
 	of := n.seen.Record
-	o.Want.Try, o.Want.Queued, o.Want.Observed, o.Waited = true, true, &of, waited
+	o.Want.Try, o.Want.ViewFresh, o.Want.Observed, o.Waited = true, true, &of, waited
 	return n.k.c.Acquire(ctx, o)
 }
 

@@ -289,7 +289,7 @@ func (c *Client) wait(ctx context.Context, ended <-chan struct{}) error {
 	}
 }
 
-// Sleep waits for a while. The error is as of wait.
+// Sleep waits for the given time. Its error is that of wait.
 func (c *Client) Sleep(ctx context.Context, pause time.Duration) error {
 	ended := make(chan struct{})
 	timer := time.AfterFunc(pause, func() { close(ended) })

@@ -214,7 +214,7 @@ func (l *LeaseHolder) BusyShare() float64 {
 // default.
 const busyPeriodLeases = 4
 
-// Work counts n more pieces of work, or fewer.
+// Work counts n more pieces of work; n may be negative.
 func (l *LeaseHolder) Work(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -54,7 +54,7 @@ func newNotifier(transport Transport, lease time.Duration, now func() time.Durat
 	r := &notifier{
 		transport: transport, text: notification.Target(address, secret), now: now, timers: timers,
 		out: make(chan notification.Packet, maxPackets), held: notification.NewHeld(secret, rand.Text()),
-		waits: notification.NewWaits(address, lease, notification.Env{Word: randomID, Random: random}),
+		waits: notification.NewWaits(address, lease, notification.Env{NewID: randomID, Random: random}),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	run(r.send)
@@ -148,9 +148,9 @@ type awaitedHolder struct {
 	lease        time.Duration
 }
 
-// awaits lets the holder know that the client waits, or only observes, as long as the view
-// shows the same term. It calls look when the holder notifies back. It ends the wait for was,
-// the earlier term, if not nil. A term without an address begins no wait.
+// awaits tells the holder that the client waits, or only observes, as long as the view shows
+// the same term. It calls look when the holder notifies the client. If was is another term, it
+// ends the wait for that one. A term without an address begins no wait.
 func (r *notifier) awaits(was *awaitedTerm, is awaitedHolder, observes bool, refresh time.Duration, look func()) *awaitedTerm {
 	address := is.address
 	switch {
@@ -186,7 +186,7 @@ func (r *notifier) awaits(was *awaitedTerm, is awaitedHolder, observes bool, ref
 	}
 	if a.w != nil {
 		a.w.Observes(r.now(), observes)
-		a.w.Follows(before) // the bound on hints counts for both
+		a.w.Follows(before) // both waits share one limit on hints
 		a.set()
 	}
 	return a

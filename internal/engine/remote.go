@@ -20,6 +20,7 @@ func (c *Client) RemoteAcquire(ctx context.Context, want protocol.Want, waiting 
 	if err != nil {
 		return driver.Record{}, err
 	}
+	// A remote holder of that owner name may be alive, although this process has no lease.
 	want.ReadFirst, want.Holds = c.charges, true
 	a := k.newAcquire(AcquireOptions{Want: want, Timing: &c.timing, History: true})
 	a.remote = &remoteAcquire{c: c, waiting: waiting, held: make(chan error, 1)}
@@ -40,7 +41,7 @@ func (c *Client) RemoteDiscard(key string, token uint64) {
 }
 
 // RemoteWrite carries out what a remote holder has sent, and returns the resulting record. The
-// error says which record has ended the lease, or matches ErrUncertain without an answer.
+// error says which record has ended the lease or, without an answer, matches ErrUncertain.
 func (c *Client) RemoteWrite(ctx context.Context, d protocol.RemoteHeartbeat) (driver.Record, error) {
 	if err := c.Usable(); err != nil {
 		return driver.Record{}, err

@@ -225,8 +225,8 @@ func (c *Client) listed(ctx context.Context, sent time.Duration, recs []driver.R
 	return seen, nil
 }
 
-// glance returns the view of a lock if a list has shown the same record, or else a view of the
-// listed record; and the tracker of the lock, if there is one.
+// glance returns the known view of a listed lock if it shows the listed record, or else a view of
+// that record alone; and the tracker of the lock, if there is one.
 func (c *Client) glance(sent time.Duration, rec driver.Record) (*protocol.View, *tracker) {
 	c.mu.Lock()
 	k := c.trackers[rec.Key]

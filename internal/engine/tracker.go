@@ -101,8 +101,8 @@ func (k *tracker) leave() {
 	}
 }
 
-// thin drops the trackers that have been idle for the longest time. It notes since
-// when a held lock has shown its sign of life.
+// thin drops the trackers that have been idle for the longest time. For held locks, it
+// notes since when each has shown its sign of life.
 func (c *Client) thin() {
 	var old []*tracker
 	c.mu.Lock()

@@ -26,8 +26,8 @@ type sessionViews struct {
 }
 
 // maxObserved bounds how many sessions, and how many locks, a client keeps a full view of
-// without a waiter. For up to maxMarks more it only remembers since when they have shown
-// no life.
+// without a waiter. For up to maxMarks more it only remembers when each last
+// showed new life.
 const maxObserved = 10_000
 
 // maxHeldObserved is how many locks a client may hold and still keep their trackers. A tracker
@@ -77,7 +77,7 @@ type livenessCache struct {
 
 	mu     sync.Mutex
 	marks  map[lifeSum]mark
-	listed map[string]lifeSum // by key: the marks that lists have shown last
+	listed map[string]lifeSum // by key: the sign that the latest list has shown
 	tidied time.Duration      // no mark can be dropped before then
 }
 
@@ -116,7 +116,7 @@ func sumOf(rec driver.Record) lifeSum {
 }
 
 // Note keeps a mark for a view that is dropped, if it shows a holder. When the cache is
-// full, Note keeps the old marks, so that they can age and make room.
+// full, Note drops the new mark, so that the old ones can age and make room.
 func (r *livenessCache) Note(s *protocol.View) {
 	rec, found := s.Record()
 	if !found || s.UnderSession() { // a lock under a session shows no life
@@ -142,9 +142,9 @@ func (r *livenessCache) Note(s *protocol.View) {
 	}
 }
 
-// glance returns a view of one eventual reply, as if it were strong. Its count, from when the sign
-// of life was first shown, is valid once a strong reply shows that sign: it was there all the
-// time.
+// glance returns a view of one eventual reply, as if it were strong. The view counts from when the
+// sign of life was first shown; a strong reply with that sign makes the count valid: the sign was
+// there all the time.
 func (r *livenessCache) glance(
 	t protocol.Timing, env protocol.Env, sent, now time.Duration, rec driver.Record,
 ) *protocol.View {

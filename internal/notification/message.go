@@ -32,7 +32,7 @@ const (
 	Asked                  // a request is in the record
 )
 
-// ID is a lock's name in messages, or an unguessable word.
+// ID is a lock's name in messages, or unguessable.
 type ID [16]byte
 
 // Message is one message.

@@ -21,7 +21,7 @@ const (
 func env() Env {
 	n := byte(0)
 	return Env{
-		Word: func() (id ID) {
+		NewID: func() (id ID) {
 			n++
 			id[0] = n
 			return id

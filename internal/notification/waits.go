@@ -20,7 +20,7 @@ type Waits struct {
 
 // Env provides randomness.
 type Env struct {
-	Word   func() ID      // an unguessable word, different each time
+	NewID  func() ID      // unguessable, different each time
 	Random func() float64 // in [0, 1)
 }
 
@@ -67,7 +67,7 @@ func (w *Waits) Begin(now time.Duration, key, target string, lease, refresh time
 		return nil
 	}
 	v := &Waiting{
-		of: w, id: NameOf(secret, key), secret: secret, to: to, nonce: w.env.Word(),
+		of: w, id: NameOf(secret, key), secret: secret, to: to, nonce: w.env.NewID(),
 		lease: lease, refresh: refresh, next: now, changed: changed,
 	}
 	if was := w.all[v.id]; was != nil { // another term of the same process

@@ -11,7 +11,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Want says what a contender wants.
+// Want says what an acquire wants.
 type Want struct {
 	Key, Owner, Host, Label string
 	// Data replaces the data in the record; nil keeps it.
@@ -22,18 +22,18 @@ type Want struct {
 	// nothing of the lock then reads before it claims. It is for locks with a lease of
 	// their own: a lock under a session is mostly known to be free.
 	ReadFirst bool
-	// Holds says that this process has the lock itself. If it does not, a record
-	// that shows Owner is likely to show a term that has ended.
+	// Holds says that this process itself has the lock. If it does not, a record that
+	// shows Owner most likely shows an ended term.
 	Holds bool
 	// Priority goes into the record. A holder with a lower one is asked to hand
 	// over to Owner.
 	Priority int
-	// UnlessAlive gives up at the first sign of life of the holder that was observed, a
-	// release included.
+	// UnlessAlive gives up when the first observed holder shows life. A release counts as
+	// a sign of life.
 	UnlessAlive bool
-	// Queued says that other contenders of this process already wait for the key, so
-	// that the view is fresh and the first move need not be a claim.
-	Queued bool
+	// ViewFresh says that the view is fresh, because others of this process wait for the key or
+	// observe it. The first move then need not be a claim.
+	ViewFresh bool
 	// Observed is the record for which the caller decided to try: the try gives up if it finds
 	// another term, or another state of that term. Nil accepts any.
 	Observed *driver.Record
@@ -42,14 +42,14 @@ type Want struct {
 	// Notify is the holder's address for notifications, empty if it takes none.
 	Notify string
 	// Under is the session that is to keep the lock alive, nil if the lock is to
-	// be its own lease. It is open when the acquire begins. When the lock is granted,
+	// have its own lease. It is open when the acquire begins. When the lock is granted,
 	// the caller checks that it is still open: see [SessionHolder.Open].
 	Under *SessionHolder
 }
 
-// Refusal says why a contender ended without the lock.
+// Refusal says why an acquire ended without the lock.
 type Refusal struct {
-	// Held is true if the record shows a holder, and the contender must not wait. Record
+	// Held is true if the record shows a holder, and the acquire must not wait. Record
 	// is that record, and FreeIn the longest that it can stay held without a sign of life.
 	Held   bool
 	Record driver.Record
@@ -94,8 +94,8 @@ type Acquirer struct {
 	cleanup *cleanup // nil: it was not given up
 }
 
-// strayGrant is a grant that a contender found too late: the lease was over, or the acquire was
-// given up. The contender must replace or release the record.
+// strayGrant is a grant that an acquire found too late: the lease was over, or the acquire was
+// given up. The acquire must replace or release the record.
 type strayGrant struct {
 	rec    driver.Record
 	before []*driver.Term
@@ -105,7 +105,7 @@ type strayGrant struct {
 // the lock's term was first observed.
 type inquiry struct{ term, again time.Duration }
 
-// cleanup is the state of a contender that was given up while it had writes of unknown
+// cleanup is the state of an acquire that was given up while it had writes of unknown
 // outcome.
 type cleanup struct {
 	until time.Duration // a write applied after that expires by itself
@@ -113,12 +113,12 @@ type cleanup struct {
 	reads int
 }
 
-// NewAcquirer returns the machine of one acquire. All contenders of the process for the
+// NewAcquirer returns the machine of one acquire. All acquires of the process for the
 // key share the view.
 func NewAcquirer(t Timing, env Env, want Want, view *View) *Acquirer {
 	c := &Acquirer{
 		retrier: retrier{t: t, env: env, patience: want.Patience}, want: want, view: view,
-		begun: want.Queued, since: never,
+		begun: want.ViewFresh, since: never,
 	}
 	if want.Under != nil {
 		want.Under.acquires[c] = struct{}{}
@@ -126,7 +126,7 @@ func NewAcquirer(t Timing, env Env, want Want, view *View) *Acquirer {
 	return c
 }
 
-// Granted returns the lease, once the contender has it.
+// Granted returns the lease, once the acquire has it.
 func (c *Acquirer) Granted() (Grant, bool) {
 	if c.grant == nil || c.cleanup != nil {
 		return Grant{}, false
@@ -134,7 +134,7 @@ func (c *Acquirer) Granted() (Grant, bool) {
 	return *c.grant, true
 }
 
-// StrayGrant returns an unused grant that the contender found while it cleaned up. Perhaps
+// StrayGrant returns an unused grant that the acquire found while it cleaned up. Perhaps
 // no other grant shows the terms before it.
 func (c *Acquirer) StrayGrant() (Grant, bool) {
 	if c.grant == nil || c.cleanup == nil {
@@ -143,10 +143,10 @@ func (c *Acquirer) StrayGrant() (Grant, bool) {
 	return *c.grant, true
 }
 
-// Refused returns why the contender ended without the lock, nil if it has not.
+// Refused returns why the acquire ended without the lock, nil if it has not.
 func (c *Acquirer) Refused() *Refusal { return c.refusal }
 
-// Over says that the contender sends nothing more.
+// Over says that the machine sends nothing more.
 func (c *Acquirer) Over() bool { return c.retrier.Over() }
 
 // Err returns the last error of the store, nil after an answer.
@@ -233,9 +233,9 @@ func (c *Acquirer) act(now time.Duration) *Call {
 	return c.retrier.send(now, m.at, r)
 }
 
-// begin decides how the acquire begins: with a claim, unless the store would most likely refuse
-// it. A read costs a fifth of a claim. It is strong, because an eventual read may show a holder that
-// has gone.
+// begin decides how the acquire begins: with a claim or, if the store would most likely refuse
+// that, with a read, which costs a fifth on DynamoDB. The read is strong: an eventual one may show
+// a holder that has gone.
 func (c *Acquirer) begin(now time.Duration) {
 	if c.since == never {
 		c.since = now
@@ -243,7 +243,7 @@ func (c *Acquirer) begin(now time.Duration) {
 	switch dead, _ := c.view.DeadAt(); {
 	case c.begun:
 	case c.view.UnderSession() && now >= dead:
-		c.begun = true // no claim: a takeover costs one write for each lock
+		c.begun = true // no claim: each lock then costs one write, a takeover
 	case c.want.Try && c.cleanup == nil && (c.livesFor(now) || c.blind()):
 		c.begun, c.resolve = true, true
 	}
@@ -323,32 +323,31 @@ func (c *Acquirer) planHeld(rec driver.Record, u *View) move {
 	return next
 }
 
-// mustSee says that the acquire must read the record before the record may refuse it: no strong
-// reply to a call sent since the acquire began has shown it. own says that the acquire's own
-// call got such a reply.
+// mustSee says that the record may not yet end the acquire: no strong reply to a call sent since
+// the acquire began has shown the record. own says that the acquire's own call got such a
+// reply.
 func (c *Acquirer) mustSee(s *View, own bool) bool {
 	seen := s.sent > c.since || s.sent == c.since && own
 	return (c.want.Try || c.want.UnlessAlive) && !seen
 }
 
 // wroteBy says that another machine that shares the view has read what this acquire
-// wrote. The acquire must read the record itself. Under a session only that read ends
-// the wait, because the session keeps alive what its acquires have written.
+// wrote. The acquire must read the record itself. Under a session nothing else ends the
+// wait: the session keeps that record alive, so that it does not expire.
 func (c *Acquirer) wroteBy(rec driver.Record) bool {
 	_, own := c.unknown.wrote(rec)
 	return own && c.stray == nil && rec.State == driver.Held
 }
 
-// orphan says that the lock is held in the name of the contender's own session, and
+// orphan says that the lock is held in the name of the acquire's own session, and
 // nothing under the session knows of it: a late duplicate of a claim was applied, or
 // a release was not. The session's heartbeats would keep it held for as long as the
-// session lives, and a caller that only tries never asks about it. So the contender
+// session lives, and a caller that only tries never asks about it. So the acquire
 // releases it, as an [OrphanReleaser] does, and then claims it.
 //
-// This never releases a lock that a lease holds. No machine of the session can later hold a
-// lock that the session does not know now: a version counts only for the acquire that
-// wrote it, and the session knows that acquire until it knows the lock. The
-// release replaces only the version that was read.
+// This never releases a lock that a lease holds. No machine of the session can get the orphan
+// later: a version grants a lock only to the acquire that wrote it, and the session knows that
+// acquire until it knows the lock. The release replaces only the version that was read.
 func (c *Acquirer) orphan(rec driver.Record) bool {
 	u := c.want.Under
 	return u != nil && rec.State == driver.Held && rec.Session == u.id && Readable(rec) && !u.knows(rec)
@@ -364,10 +363,10 @@ func (c *Acquirer) wrote(rec driver.Record) bool {
 	return own || c.writes(c.retrier.out) && c.attempt.wrote(rec)
 }
 
-// writes says whether a call is the latest claim or takeover of the contender.
+// writes says whether a call is the latest claim or takeover of this acquire.
 func (c *Acquirer) writes(r *Call) bool { return r != nil && (r.Kind == Claim || r.Kind == Takeover) }
 
-// reservedForMe says that the lock is reserved for this contender, by its owner or its label.
+// reservedForMe says that the lock is reserved for this acquire, by its owner or its label.
 func (c *Acquirer) reservedForMe(rec driver.Record) bool {
 	return ReservedFor(rec, c.want.Owner, c.want.Label)
 }
@@ -376,8 +375,8 @@ func (c *Acquirer) reservedForMe(rec driver.Record) bool {
 // a lock.
 const inquiryLeases = 4
 
-// inquires returns when the contender may ask the session whether it holds the lock, and false if
-// the record has no room for the question or has it already, or if the session's lease ends first.
+// inquires returns when the acquire may ask the session whether it holds the lock ([driver.Confirm]), and false if
+// the session's record already has the question or lacks room for it, or its lease ends first.
 func (c *Acquirer) inquires(rec driver.Record, u *View) (time.Duration, bool) {
 	for _, q := range u.rec.Requests {
 		if q.Kind == driver.Confirm && q.Lock == rec.Key && q.Token == rec.Token {
@@ -392,8 +391,8 @@ func (c *Acquirer) inquires(rec driver.Record, u *View) (time.Duration, bool) {
 	return at, at < dead && len(u.rec.Requests) < driver.MaxRequests
 }
 
-// wishes returns when to ask the holder to hand over to this contender, which has a higher
-// priority, and false if the contender must not ask.
+// wishes returns when to ask the holder to hand over to this acquire, which has a higher
+// priority, and false if the acquire must not ask.
 func (c *Acquirer) wishes(rec driver.Record, u *View) (time.Duration, bool) {
 	if c.want.Try || c.want.UnlessAlive || rec.Priority >= c.want.Priority {
 		return 0, false
@@ -543,8 +542,8 @@ func (c *Acquirer) sees(u *View) bool {
 }
 
 // sawLife says whether the first holder has shown life since it was observed, a release
-// included. It compares the first and the present state of the lock and of its session, both as
-// shown by strong replies to calls sent since the acquire began, by any machine of the process.
+// included. It compares the first state of the lock, and of its session, with the present one: as
+// shown by strong replies to calls that any machine of the process sent since the acquire began.
 func (c *Acquirer) sawLife(rec driver.Record, u *View) bool {
 	if c.mustSee(c.view, c.lockRead) {
 		return false
@@ -765,8 +764,8 @@ func (c *Acquirer) keptBySession() bool {
 	return u != nil && !u.Holder.Over() && !u.Quiet()
 }
 
-// before returns the terms that precede Prev in a grant and that the history may lack,
-// as the attempt knew them or as its reply has shown them.
+// before returns the terms before a grant's Prev that the history may lack: those that the
+// attempt knew, or else the term that its reply has shown.
 func before(a attempt, former driver.Record) []*driver.Term {
 	if a.before == nil && former.Prev != nil && former.State != driver.Reserved && !inOrder(former.End) {
 		return []*driver.Term{former.Prev}

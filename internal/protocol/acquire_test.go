@@ -310,7 +310,7 @@ func TestThrottledClaimIsFollowedByALook(t *testing.T) {
 	}{
 		"a try":     {Want{Try: true}, false, []Kind{Claim, Read}},
 		"one waits": {Want{}, false, []Kind{Claim, Read}},
-		"takeover":  {Want{Queued: true}, true, []Kind{Takeover, Read}},
+		"takeover":  {Want{ViewFresh: true}, true, []Kind{Takeover, Read}},
 	} {
 		view := NewView(timing, env)
 		if c.seen {
@@ -389,7 +389,7 @@ func TestTryOfATerm(t *testing.T) {
 		view := NewView(timing, middle())
 		view.Observe(0, 0, driver.Strong, dead, true)
 		view.Observe(timing.Lease, timing.Lease, driver.Strong, dead, true)
-		c := NewAcquirer(timing, middle(), Want{Key: "k", Owner: "us", Try: true, Queued: true, Observed: of}, view)
+		c := NewAcquirer(timing, middle(), Want{Key: "k", Owner: "us", Try: true, ViewFresh: true, Observed: of}, view)
 		r := c.Step(timing.Lease).Call
 		if r == nil || r.Kind != Takeover {
 			t.Fatalf("sends %+v", r)
@@ -405,7 +405,7 @@ func TestTryOfATerm(t *testing.T) {
 	for _, rec := range []driver.Record{{}, free} {
 		view := NewView(timing, middle())
 		view.Observe(0, 0, driver.Strong, rec, rec.Key != "")
-		c := NewAcquirer(timing, middle(), Want{Key: "k", Owner: "us", Try: true, Queued: true, Observed: &driver.Record{}}, view)
+		c := NewAcquirer(timing, middle(), Want{Key: "k", Owner: "us", Try: true, ViewFresh: true, Observed: &driver.Record{}}, view)
 		if r := c.Step(0).Call; (r == nil) != (rec.Key != "") || r != nil && r.Kind != Claim {
 			t.Errorf("of a lock that was not there, and now is %q: sends %+v", rec.State, r)
 		}

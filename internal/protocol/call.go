@@ -152,7 +152,7 @@ type attempt struct {
 	sent       time.Duration
 	countsFrom time.Duration // the instant from which its lease counts: see Env.Lease
 	data       uint64        // the serial number of the data that it carries
-	// before are the terms that precede its Prev, as far as a takeover knows them, newest
+	// before are the terms before the written record's Prev that a takeover knows, newest
 	// first.
 	before        []*driver.Term
 	replacesStray bool // it replaces a grant of the same acquire

@@ -9,7 +9,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// Grant is a lease as a contender gets it: what the record says, and the instant
+// Grant is a lease as an acquire gets it: what the record says, and the instant
 // from which the lease counts.
 type Grant struct {
 	Record driver.Record

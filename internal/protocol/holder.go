@@ -21,7 +21,9 @@ import (
 // When the work is done, the holder releases the record.
 //
 // A holder has two states: one of its work, and one of its record. These pairs occur;
-// over and superseded, which end the machine, occur with any work state but running:
+// over and superseded, which end the machine, occur with any work state but running. A holder is
+// quiet when its heartbeats have stopped although the work has not returned; a lock lapses when it
+// is released without waiting for the work.
 //
 //	work      record
 //	running   beating
@@ -37,7 +39,7 @@ import (
 type Holder struct {
 	t     *Timing // this and env are shared by many machines
 	env   *Env
-	under *SessionHolder // the session that keeps the lock alive; nil if the record is its own lease
+	under *SessionHolder // the session that keeps the lock alive; nil if it has its own lease
 
 	work  workState
 	state recordState
@@ -116,8 +118,7 @@ type (
 		due     time.Duration // of the next one
 		renewed time.Duration // a caller wants a heartbeat sent then or later; never: none
 	}
-	// silent: heartbeats have stopped, because the work has not. The record should say
-	// why.
+	// silent: the holder is quiet. The record should say why.
 	silent struct {
 		saidWhy bool          // the record says why, or it is too late to say so
 		until   time.Duration // one lease later; a lock under a session lapses then
@@ -202,9 +203,9 @@ func (h *Holder) Cause() Cause { return h.work.ended().cause }
 // whatever ended the right to act first.
 func (h *Holder) Expired() bool { return h.work.ended().expired }
 
-// By returns the record that superseded this lease, and false without one. A holder
-// that is Gone, or whose cause is Superseded, has no such record if the store was
-// replaced.
+// By returns the record that superseded this lease, and false without one. If the store
+// was replaced, there is no such record, even if Freed returns Gone or the cause is
+// Superseded.
 func (h *Holder) By() (driver.Record, bool) {
 	s, gone := h.state.(superseded)
 	switch {
@@ -328,8 +329,8 @@ func (h *Holder) nextChange() time.Duration {
 	return at
 }
 
-// quietedBySession says that the session of the lock has ended too, and that the
-// session's heartbeats stop no later than quietAt, when this lock's would.
+// quietedBySession says that the session of the lock has ended too, and that its
+// heartbeats stop at quietAt, when this lock's work becomes overdue, or earlier.
 func (h *Holder) quietedBySession(quietAt time.Duration) bool {
 	if h.under == nil || h.under.Cause() == None {
 		return false
@@ -388,10 +389,10 @@ func (h *Holder) Stop(now time.Duration) Action {
 }
 
 // HandOver ends the right to act as a request in the record would. When the work has
-// returned, the lock is reserved for q.To, or free if that is empty. The request's ID
-// and kind are filled in. If the right to act has already ended, the first cause
-// stays; but until the work is done, an empty q.To still cancels the reservation that an
-// earlier or a later request asks for.
+// returned, the lock is reserved for q.To, else for q.ToLabel, and free if both are empty.
+// The request's ID and kind are filled in. If the right to act has already ended, the first
+// cause stays; but until the work is done, a request for nobody still cancels the
+// reservation that an earlier or a later request asks for.
 func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
@@ -534,7 +535,7 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 // unchanged for the lease. But a session keeps the records of its locks alive. So the
 // holder of such a lock waits for the lease itself, and then releases the lock: the lock
 // lapses. That is never earlier than a takeover: contenders would count from the last
-// heartbeat, and the holder counts from a later instant, when it stops sending them. By
+// heartbeat, and the holder counts from the later instant at which heartbeats stop. By
 // then, work that calls Check has stopped: Check fails once the right to act has ended.
 // Neither wait protects against work that does not call Check. (If the holder's clock steps
 // ahead and a contender's does not, only this wait is shorter; nothing else depends on it.)
@@ -554,8 +555,8 @@ func (h *Holder) passOverdue(now time.Duration, a *Action) {
 	}
 }
 
-// passReturned, once the work has returned, leaves the release to the session where
-// possible, or gives it up in the end.
+// passReturned leaves the release, once the work has returned, to the session where
+// possible, and gives it up when its time is over.
 func (h *Holder) passReturned(now time.Duration, a *Action) {
 	if h.out != nil {
 		return
@@ -742,8 +743,8 @@ func (h *Holder) write(kind Kind, now time.Duration) *Call {
 	case h.under != nil:
 		next.Version = h.env.Fresh()
 	default:
-		term, _, _ := strings.Cut(h.rec.Beat, "-")
-		next.Version = h.env.beatOf(term)
+		id, _, _ := strings.Cut(h.rec.Beat, "-")
+		next.Version = h.env.beatOf(id)
 		next.Beat, next.Lease, next.Heartbeat, next.Drift = next.Version, h.t.Lease, h.t.Heartbeat, h.t.Drift
 		if h.t.Manual {
 			next.Heartbeat = 0
@@ -853,8 +854,8 @@ func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
 	h.retry = now
 	if n := h.adopted; n > 0 { // one conflict is a request; several in a row are a process that writes repeatedly
 		if rec.State == driver.Alive {
-			// Or many processes ask for locks of one session. They back off more and more; the
-			// heartbeat must get through between them.
+			// Or many processes ask for locks of one session. Those processes back off more and
+			// more; the heartbeat must get through.
 			n = min(n, maxYield)
 		}
 		h.retry += h.t.backoff(*h.env, n)

@@ -41,7 +41,8 @@ var (
 // Cause says why the right to act ended.
 type Cause int
 
-// The machine finds these causes by itself, except Stopped, which comes from outside.
+// Stopped comes from outside. The machine finds the others by itself, or is told by its driver
+// ([Holder.Expire], [Holder.HandOver], [Holder.Replace]).
 const (
 	None       Cause = iota
 	Stopped          // asked to stop: released, closed, the caller's context
@@ -65,7 +66,7 @@ const (
 	NoteSafe                     // a write was confirmed after jeopardy
 	NoteEnded                    // the right to act ended: see Cause
 	NoteQuiet                    // the work outlasted the stop timeout; no more heartbeats
-	NoteOver                     // nothing will be sent any more: see Release
+	NoteOver                     // nothing will be sent any more: see Freed
 )
 
 func (n Note) String() string {

@@ -35,7 +35,7 @@ func NewObserver(t Timing, env Env, key string, view *View) *Observer {
 	return &Observer{t: t, env: env, key: key, view: view}
 }
 
-// Want says whether this machine has to read: an observer needs it, and no other
+// Want says whether this machine has to read: a caller observes the lock, and no other
 // machine of the process reads the record. A read that is under way goes on.
 func (o *Observer) Want(yes bool) { o.wanted = yes }
 
@@ -49,7 +49,7 @@ func (o *Observer) Hint(now time.Duration) Action {
 // Looks returns how many reads have ended, and the error of the latest one.
 func (o *Observer) Looks() (n int, err error) { return o.reads, o.err }
 
-// GiveUp says that no observer is left.
+// GiveUp says that no caller observes the lock any more.
 func (o *Observer) GiveUp(time.Duration) Action {
 	o.wanted = false
 	return Action{}

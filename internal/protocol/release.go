@@ -79,7 +79,7 @@ func leftFor(
 
 // freed returns rec as the record of a free lock: without requests, with how the term
 // ended, and at whose request. It drops heartbeat period and drift: no contender waits
-// for this record's lease, and the record must hold two terms.
+// for the lease of a free lock.
 func freed(rec driver.Record, version string, end driver.EndReason, asked *driver.Request) driver.Record {
 	next := rec
 	next.Version, next.State, next.Requests, next.Session, next.Notify = version, driver.Released, nil, "", ""

@@ -15,7 +15,7 @@ import (
 // the lock from its first confirmed [RemoteHeartbeat] on; until then no process acts under it. If
 // none has come within a third of the lease, the machine releases the lock, so that a program that
 // went away while it waited does not cost the others a whole lease. It replaces only the granted
-// beat: a remote heartbeat through another process changes it.
+// beat, which a remote heartbeat through another process would change.
 type UnconfirmedGrant struct {
 	retrier
 	rec     driver.Record
@@ -110,8 +110,8 @@ func (d RemoteHeartbeat) Releases() bool { return d.Next == "" }
 // FollowsBeat says whether next may follow a beat of the same term: it begins with the
 // same ID of the lease, and ends with 13 new letters or digits.
 func FollowsBeat(after, next string) bool {
-	term, _, found := strings.Cut(after, "-")
-	n, follows := strings.CutPrefix(next, term+"-")
+	id, _, found := strings.Cut(after, "-")
+	n, follows := strings.CutPrefix(next, id+"-")
 	if !found || !follows || next == after || len(n) != partLen {
 		return false
 	}

@@ -32,7 +32,7 @@ const (
 	NoHolder             // there is no holder to ask
 	HolderChanged        // the term ended before the request was written
 	OtherPending         // another request came first
-	Foreign              // the holder does not understand requests
+	Foreign              // another lock client wrote the record: it has no beat, and its writer reads no requests
 	Alive                // the holder shows life: only revoking can end its term
 	Self                 // the holder would hand over to itself
 	Unusable             // the store failed: see Err
@@ -40,8 +40,8 @@ const (
 	UnderSession         // the lock is under a live session, and cannot be revoked alone
 )
 
-// ProvenCrash describes a holder that has certainly ended, with every process that it had
-// started: their parent, for example, has observed it.
+// ProvenCrash describes a holder that has certainly ended, and so has every process that it
+// had started: for example, their parent has observed that.
 type ProvenCrash struct {
 	// Key is the key of the lock, or of the session's record.
 	Key string
@@ -55,8 +55,8 @@ type ProvenCrash struct {
 	Until time.Duration
 }
 
-// ErrNotProved is the error of a [Requester] whose time is up before the store has proved what
-// a crashed holder's record is.
+// ErrNotProved is the error of a [Requester] whose time is up before the store has shown what
+// became of a crashed holder's record.
 var ErrNotProved = errors.New("the store did not show in time that the lock is free: the lock expires by itself")
 
 var errFull = errors.New("the session's record has no room for another request")
@@ -268,8 +268,8 @@ func crashed(rec driver.Record, version string) driver.Record {
 
 // IsBeatOf says whether a beat belongs to the lease, or the session, with that id.
 func IsBeatOf(beat, id string) bool {
-	term, _, found := strings.Cut(beat, "-")
-	return found && term == id && id != ""
+	of, _, found := strings.Cut(beat, "-")
+	return found && of == id && id != ""
 }
 
 // fits says whether the requester may write to rec. If not, a read finds out the state
@@ -384,8 +384,8 @@ func (k *Requester) judgeHolder(rec driver.Record) {
 	}
 }
 
-// judgeAsked settles the answer if a request, waits, is there already (nil: none is), or if
-// the holder would hand over to itself.
+// judgeAsked settles the answer if a request is there already (waits is not nil), or if the
+// holder would hand over to itself.
 func (k *Requester) judgeAsked(lock driver.Record, waits *driver.Request) {
 	switch {
 	case waits != nil && waits.ID == k.want.ID:

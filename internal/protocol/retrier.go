@@ -55,7 +55,7 @@ func (q *retrier) Answer() (Answer, driver.Record, error) { return q.answer, q.b
 func (q *retrier) Over() bool { return q.answer != NoAnswer && q.out == nil }
 
 // GiveUp ends the machine from outside. A written request stays, and so does a session's
-// record: an open session has no user and no locks, and expires.
+// record: an open session then has no user and expires.
 func (q *retrier) GiveUp(time.Duration) Action {
 	q.finish(Abandoned, driver.Record{}, nil)
 	return Action{}

@@ -206,7 +206,7 @@ func (k *SessionHolder) deliver(now time.Duration, a *Action) {
 		switch {
 		case !honoured(q.Kind) && q.Kind != driver.Confirm:
 			// Perhaps of a later version of Tenure.
-		case q.Kind == driver.Confirm:
+		case q.Kind == driver.Confirm: // somebody asks whether the session holds the lock
 			if !mine {
 				k.releaseOrphan(q, a)
 			}

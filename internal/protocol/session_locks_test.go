@@ -106,7 +106,7 @@ func TestAbsenceInACheapReadProvesNothing(t *testing.T) {
 		view, u := NewView(timing, env), env.Session("s")
 		view.Observe(0, 0, driver.Strong, under(timing, "s", "v", 7), true)
 		u.Observe(0, 0, driver.Strong, alive(timing, "s", "b"), true)
-		step := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", Queued: true}, view).Step
+		step := NewAcquirer(timing, env, Want{Key: "k", Owner: "us", ViewFresh: true}, view).Step
 		if kind != "" {
 			k := NewRequester(timing, env, "k", driver.Request{Kind: kind}, 0, view)
 			k.Step(0)
@@ -148,7 +148,7 @@ func TestWishThroughTheSession(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			env, _ := seeing(timing)
 			view := NewView(timing, env)
-			want := Want{Key: "k", Owner: "us", Priority: tt.priority, Queued: true}
+			want := Want{Key: "k", Owner: "us", Priority: tt.priority, ViewFresh: true}
 			c := NewAcquirer(timing, env, want, view)
 			lock := under(timing, "s", "v", 7)
 			view.Observe(0, 0, driver.Strong, lock, true)

@@ -165,9 +165,9 @@ type Env struct {
 	// Session returns the view of a session by its id; all machines get the same View. If
 	// Session is nil, locks under sessions are never taken over.
 	Session func(id string) *View
-	// Recall returns the instant after the reply that first showed a record's sign of
-	// life, if the view that noted it was dropped, and never an earlier instant. The
-	// calling view keeps the answer. Recall may be nil.
+	// Recall returns the instant, if a dropped view has noted it, after the reply that first
+	// showed a record's sign of life, and never an earlier one. It may then forget it: the
+	// calling view keeps it. Recall may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
 	// Differs is called for a holder with another drift bound than this process's, at
 	// least once for each of its terms that a view notes. It may be nil.
@@ -195,10 +195,10 @@ func (e Env) part() string {
 // partLen is the length of each part of a beat. 13 letters of base 32 are 65 bits.
 const partLen = 13
 
-// beatOf returns a new beat of the term t. Every beat of a lock has the form T-n: each
-// acquire makes its own T, so that a beat proves whose term a record shows; n is new in
-// every beat. A session's T is its id.
-func (e Env) beatOf(t string) string { return t + "-" + e.part() }
+// beatOf returns a new beat of the lease with that ID: see [Grant]. Every beat has the form
+// ID-n. Each acquire makes its own ID, so that a beat proves whose lease a record shows; n is new
+// in every beat.
+func (e Env) beatOf(id string) string { return id + "-" + e.part() }
 
 // between returns a random duration in [lo, hi).
 func (e Env) between(lo, hi time.Duration) time.Duration {

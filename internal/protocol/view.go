@@ -17,9 +17,9 @@ import (
 // then can also take a dead holder's lock.
 //
 // A strong reply counts if its call was sent after the latest counting reply came.
-// Overlapping calls have no order: the later reply may show the older record. So it is only
-// a hint, like every eventual reply: if it shows another version than the known one, a
-// strong read is due.
+// Overlapping calls have no order: the later reply may show the older record. So any other
+// reply, strong or eventual, is only a hint: if it shows another version than the known one,
+// a strong read is due.
 type View struct {
 	t   Timing
 	env Env
@@ -36,7 +36,7 @@ type View struct {
 	due    time.Duration // when a strong read is due, because the record may have changed; endless: not due
 
 	shown holderShown
-	asked time.Duration // when a contender of this process asked the holder to hand over; never: none did
+	asked time.Duration // when an acquire of this process asked the holder to hand over; never: none did
 }
 
 // holderShown is the latest holder that a strong reply has shown, whether the reply counted or
@@ -185,7 +185,7 @@ func (s *View) NextPoll(refresh, lease time.Duration) time.Duration {
 	}
 	next := s.polled + time.Duration(s.spread*float64(refresh))
 	if dead, counted := s.unchangedUntil(); counted && s.sent < dead {
-		next = min(next, dead) // even after another machine's read, which this one may not see
+		next = min(next, dead) // even after another machine's read: this one may not see it
 	}
 	return min(next, s.due)
 }
@@ -199,7 +199,7 @@ func (s *View) mayChangeHands() bool {
 }
 
 // PollConsistency returns the consistency that a poll needs now. An eventual poll is enough if
-// no beat counts, or if no heartbeat is due: the beat is younger than 7/8 of the heartbeat
+// the record needs no beat or if no heartbeat is due: the beat is younger than 7/8 of the heartbeat
 // period (a fifth of the lease if the record names none). So a poll that is likely to show
 // something new is strong, and no bound depends on how far eventual reads are behind.
 func (s *View) PollConsistency(now time.Duration) driver.Consistency {
@@ -272,8 +272,8 @@ func (s *View) DeadAt() (time.Duration, bool) {
 }
 
 // Dead says that the holder's lease has certainly expired: a strong read sent after the sign of
-// life had been unchanged for its lease still showed it. A lock under a session is dead when the
-// session has ended, or is dead and must be closed first.
+// life had been unchanged for its lease still showed it. A lock under a session is dead when its
+// session has ended, or is dead; a dead session must be closed first.
 func (s *View) Dead() bool {
 	if u := s.under(); u != nil {
 		return u.ended(s.termSince) || u.Dead()
@@ -290,8 +290,8 @@ func (s *View) over() bool {
 	return s.Dead()
 }
 
-// A lock under a session shows no life of its own. Its holder is dead when the session
-// is closed, or a strong read, sent after the lock was read under it, finds no session.
+// A lock under a session shows no life of its own. Its holder is dead when the session's
+// record is closed, or absent from a strong read sent after the lock was read under it.
 // A session whose beat has been unchanged for its lease is closed first, so that it
 // cannot renew any more; then its locks are taken.
 
@@ -361,11 +361,11 @@ func (s *View) diesAt() time.Duration {
 func (s *View) ending(rec driver.Record) *driver.Term {
 	u := s.under()
 	if u == nil || rec.Session == "" || !u.found || u.rec.State != driver.Closed || u.rec.End == "" {
-		return rec.Term(driver.EndExpired).Brief()
+		return rec.Term(driver.EndExpired).Shorten()
 	}
 	t := rec.Term(u.rec.End)
 	t.Until = u.rec.Until
-	return t.Brief()
+	return t.Shorten()
 }
 
 // waitingFor returns the request in a session's record for the holder of a lock, or
@@ -390,7 +390,7 @@ func (s *View) RequestDue(priority int, lease time.Duration) (time.Duration, boo
 	return s.asks(s.rec, lease)
 }
 
-// asks is RequestDue for a higher priority.
+// asks is RequestDue if the priority is higher.
 func (s *View) asks(rec driver.Record, lease time.Duration) (time.Duration, bool) {
 	if rec.State != driver.Held || rec.Beat == "" || rec.End != "" || len(rec.Requests) > 0 {
 		return 0, false

@@ -37,7 +37,7 @@ func (p *process) wants() protocol.Want {
 	l := p.l
 	want := protocol.Want{
 		Key: l.key, Owner: p.name, Label: l.labelOf(p.name), Priority: p.priority, ReadFirst: p.acquires%2 == 0,
-		Try: l.final && l.cfg.Trying || !l.final && l.one(4), Queued: l.one(4),
+		Try: l.final && l.cfg.Trying || !l.final && l.one(4), ViewFresh: l.one(4),
 	}
 	if !l.final && l.one(4) {
 		want.Patience = l.t.Lease / 2
@@ -63,7 +63,7 @@ func (p *process) acquire() {
 		want.Under, m.timing = m.under.s, m.under.timing
 	}
 	if want.UnlessAlive = l.cfg.Unless && !want.Try && !l.final && l.one(4); want.UnlessAlive {
-		want.Queued, m.unless = false, true
+		want.ViewFresh, m.unless = false, true
 	}
 	m.contends(want)
 	if l.cfg.Unheard && m.under != nil && !l.final && l.one(2) {

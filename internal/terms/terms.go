@@ -59,19 +59,19 @@ func Lengthen(list []Entry, whole Entry) {
 	}
 }
 
-// Older returns which tokens of a history to read after the known list, so that there
-// are limit terms in all: all in (to, from].
+// Older returns the range (to, from] of the tokens of a history to read after the known
+// list, so that there are limit terms in all.
 func Older(list []Entry, limit uint64) (from, to uint64) {
-	from = list[len(list)-1].Below()
+	from = list[len(list)-1].PrevToken()
 	return from, from - min(from, limit-min(limit, uint64(len(list))))
 }
 
 // UpToGap returns the entries of past up to the first raised token, and whether it cut
-// any off. No term ever had a skipped token, so the caller must read the next entries
-// from below the gap.
+// any off. No term had the tokens that raising skipped, so the caller must read the next
+// entries from below that gap.
 func UpToGap(past []Entry) (dense []Entry, cut bool) {
 	for i, e := range past {
-		if e.Below()+1 < e.Token {
+		if e.PrevToken()+1 < e.Token {
 			return past[:i+1], true
 		}
 	}

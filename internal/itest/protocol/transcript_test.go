@@ -63,7 +63,7 @@ func (s *script) command(t *testing.T, d *datadriven.TestData) {
 		if s.view == nil {
 			s.view = protocol.NewView(s.t, s.env())
 		}
-		want := protocol.Want{Key: "k", Owner: "us", Try: d.HasArg("try"), Queued: d.HasArg("behind")}
+		want := protocol.Want{Key: "k", Owner: "us", Try: d.HasArg("try"), ViewFresh: d.HasArg("behind")}
 		s.c, s.h, s.req, s.told = protocol.NewAcquirer(s.t, s.env(), want, s.view), nil, nil, false
 		s.contend(s.c.Step(s.now))
 	case "holder":
