@@ -298,8 +298,8 @@ func (a *acquire) failIfSessionEnded() {
 	}
 }
 
-// act is called when the acquire has become the first of the queue, after another one
-// of this process.
+// act is called when the acquire may go on: it has become the first of the queue, or the lock
+// is reserved for it.
 func (a *acquire) act() {
 	if a.acquirer == nil {
 		a.start()
@@ -450,7 +450,7 @@ func (a *acquire) end() {
 	a.k.leave()
 }
 
-// writePast writes the terms before a grant into the history, if no caller gets its lease.
+// writePast writes the terms before a grant into the history, if no lease of this client does so.
 func (a *acquire) writePast(g protocol.Grant) {
 	if c := a.k.c; a.History && c.options.HistoryLimit > 0 {
 		c.writePast(a.k.key, g.Past())
@@ -463,7 +463,7 @@ func (a *acquire) emitWaiting() {
 	k := a.k
 	s := k.snapshot()
 	if !s.known || s.looked < a.begun || !s.Found || s.Record.State != driver.Held || a.Want.Try {
-		return // nothing was read since the acquire began
+		return // nothing was read since the acquire began, or there is no holder to wait for
 	}
 	for _, q := range k.queue {
 		q.shows(s.Record.Lease)

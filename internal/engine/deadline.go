@@ -115,7 +115,7 @@ func (d *leaseDeadline) effective() int64 {
 // Ended returns why the right has ended, as far as any call has found out.
 func (d *leaseDeadline) Ended() ending { return ending(min(d.effective(), int64(notEnded))) }
 
-// Own is Ended without the parent.
+// Own is Ended without the parent, until a Check has taken over the parent's ending.
 func (d *leaseDeadline) Own() ending { return ending(min(d.until.Load(), int64(notEnded))) }
 
 // Remaining returns the time until the deadline, 0 if the right has ended.

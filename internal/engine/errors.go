@@ -38,7 +38,7 @@ func (e *lossError) Error() string        { return e.text }
 func (e *lossError) Is(target error) bool { return target == ErrLost }
 
 // waitError has the error of the context that ended a wait, and the reason for the wait.
-// It wraps only the former: work that returns a waitError has ended in order.
+// It wraps only the former, so work that returns it counts as ended in order.
 type waitError struct{ ended, why error }
 
 func (e *waitError) Error() string        { return fmt.Sprintf("%v: %v", e.ended, e.why) }

@@ -114,8 +114,8 @@ func (k *heldRecord) Check() error {
 // Remaining returns the time until the deadline, 0 when the right has ended.
 func (k *heldRecord) Remaining() time.Duration { return k.deadline.Remaining() }
 
-// Ended reports whether the right has ended by itself, and not with its session.
-func (k *heldRecord) Ended() bool { return k.deadline.Own() != notEnded }
+// Ended reports whether the right has ended, as far as any call has found out.
+func (k *heldRecord) Ended() bool { return k.deadline.Ended() != notEnded }
 
 // do makes one step of the machine and carries out what it wants.
 func (k *heldRecord) do(step func(now time.Duration) protocol.Action) {
@@ -233,7 +233,7 @@ func (k *heldRecord) reachDeadline(now time.Duration) {
 	switch {
 	case expired:
 		k.cancelFor(ErrExpired)
-		k.loop.setAt(0) // the machine learns of it there
+		k.loop.setAt(0) // that step tells the machine
 	case again > 0:
 		k.c.deadlines.Set(&k.deadlineTimer, again)
 	}

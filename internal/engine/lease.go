@@ -75,6 +75,7 @@ func (s *SessionHolder) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHo
 
 func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *LeaseHolder {
 	l := c.options.API.NewLease()
+	// A part of the beat, so that no other string is kept.
 	l.id, l.token, l.capacity = g.Record.Beat[:len(g.ID)], g.Record.Token, o.Capacity
 	l.c, l.t, l.key, l.since, l.lease = c, o.Timing, g.Record.Key, c.leaseClock(), l
 	switch l.former = g.Record.Prev; {

@@ -64,9 +64,9 @@ type Refusal struct {
 // held one for signs of life, and takes it over at the instant at which its
 // holder's lease has certainly expired.
 //
-// A version counts only for the acquire that wrote it. If an acquire ends
-// without the lock while the outcome of one of its writes is unknown, it cleans
-// up after itself, for one lease.
+// A version grants a lock only to the acquire that wrote it. If an acquire ends
+// without the lock while the outcome of one of its writes is unknown, it cleans up after
+// itself: for one lease, or, under a session, until the outcome is known.
 type Acquirer struct {
 	retrier retrier
 	want    Want
@@ -82,12 +82,12 @@ type Acquirer struct {
 	// began, and the first sign of life of its session.
 	first, firstOfSession life
 
-	id      string      // the beginning of all of its beats: see Env.beatOf
-	attempt attempt     // the latest claim or takeover
-	unknown attempts    // attempts that may have been applied, or may yet be
-	resolve bool        // a read must find out their outcome first
-	stray   *strayGrant // an unusable grant of this acquire
-	inquiry inquiry     // whether the session of the lock holds it
+	id       string      // the beginning of all of its beats: see Env.beatOf
+	attempt  attempt     // the latest claim or takeover
+	unknown  attempts    // attempts that may have been applied, or may yet be
+	mustRead bool        // the next call is a strong read of the lock
+	stray    *strayGrant // an unusable grant of this acquire
+	inquiry  inquiry     // whether the session of the lock holds it
 
 	grant   *Grant // unused if the acquire was given up before
 	refusal *Refusal
@@ -217,7 +217,7 @@ func (c *Acquirer) act(now time.Duration) *Call {
 		return nil
 	}
 	c.begin(now)
-	if c.cleanup == nil && c.begun && !c.resolve && c.stray == nil {
+	if c.cleanup == nil && c.begun && !c.mustRead && c.stray == nil {
 		c.judge(now)
 	}
 	if c.cleanup != nil && len(c.unknown) == 0 && c.stray == nil {
@@ -243,9 +243,9 @@ func (c *Acquirer) begin(now time.Duration) {
 	switch dead, _ := c.view.DeadAt(); {
 	case c.begun:
 	case c.view.UnderSession() && now >= dead:
-		c.begun = true // no claim: each lock then costs one write, a takeover
+		c.begun = true // a claim would be refused; a takeover costs one write
 	case c.want.Try && c.cleanup == nil && (c.livesFor(now) || c.blind()):
-		c.begun, c.resolve = true, true
+		c.begun, c.mustRead = true, true
 	}
 }
 
@@ -278,7 +278,7 @@ func (c *Acquirer) plan() move {
 		return move{kind: Release}
 	case c.cleanup != nil:
 		return move{kind: Read, at: c.cleanup.next}
-	case c.resolve, c.wroteBy(rec):
+	case c.mustRead, c.wroteBy(rec):
 		return move{kind: Read}
 	case c.stray != nil:
 		return move{kind: Takeover}
@@ -303,7 +303,7 @@ func (c *Acquirer) planHeld(rec driver.Record, u *View) move {
 	case u != nil && u.Dead():
 		return move{kind: ForceRelease, session: true}
 	case u != nil && (!u.holds() || c.mustSee(u, c.sessionRead)):
-		return move{kind: Read, session: true} // it has not been read, or not since it matters
+		return move{kind: Read, session: true} // unread, or not read since the acquire began
 	case c.mustSee(c.view, c.lockRead):
 		return move{kind: Read}
 	}
@@ -323,7 +323,7 @@ func (c *Acquirer) planHeld(rec driver.Record, u *View) move {
 	return next
 }
 
-// mustSee says that the record may not yet end the acquire: no strong reply to a call sent since
+// mustSee says that the record cannot yet end the acquire: no strong reply to a call sent since
 // the acquire began has shown the record. own says that the acquire's own call got such a
 // reply.
 func (c *Acquirer) mustSee(s *View, own bool) bool {
@@ -375,8 +375,9 @@ func (c *Acquirer) reservedForMe(rec driver.Record) bool {
 // a lock.
 const inquiryLeases = 4
 
-// inquires returns when the acquire may ask the session whether it holds the lock ([driver.Confirm]), and false if
-// the session's record already has the question or lacks room for it, or its lease ends first.
+// inquires returns when the acquire may ask the session whether it holds the lock
+// ([driver.Confirm]), and false if the session's record already has the question or lacks room
+// for it, or its lease ends first.
 func (c *Acquirer) inquires(rec driver.Record, u *View) (time.Duration, bool) {
 	for _, q := range u.rec.Requests {
 		if q.Kind == driver.Confirm && q.Lock == rec.Key && q.Token == rec.Token {
@@ -529,7 +530,7 @@ func (c *Acquirer) judge(now time.Duration) {
 	}
 }
 
-// changed says that the try was decided on another state of the lock.
+// changed says that the caller saw another state when it decided to try.
 func (c *Acquirer) changed(rec driver.Record) bool {
 	of := c.want.Observed
 	return of != nil && (rec.Token != of.Token || rec.State != of.State)
@@ -658,12 +659,12 @@ func (c *Acquirer) fail(now time.Duration, out *Call, r Result) {
 			c.unknown, c.stray = nil, nil // it cannot be cleaned up
 		}
 	case r.Outcome == Unknown && (c.writes(out) || out.Kind == Release):
-		c.resolve = true
+		c.mustRead = true
 	case c.writes(out) && c.stray == nil && errors.Is(r.Err, driver.ErrThrottled):
 		// The store is overloaded. Reads have their own capacity, and mostly show that
 		// another holder has the lock. Repeating the write would only add to the load that
 		// delays the holder's heartbeats.
-		c.resolve = true
+		c.mustRead = true
 	}
 	if c.retrier.spent(now) {
 		c.refuse(now, Refusal{Err: r.Err})
@@ -673,7 +674,7 @@ func (c *Acquirer) fail(now time.Duration, out *Call, r Result) {
 // answer handles what the store returned about the record.
 func (c *Acquirer) answer(now time.Duration, out *Call, r Result) {
 	if out.Kind == Read && out.Consistency == driver.Strong {
-		c.resolve = false
+		c.mustRead = false
 	}
 	if out.Kind == Release && c.stray != nil {
 		c.givenBack(now, out, r)

@@ -20,7 +20,7 @@ type Kind int
 const (
 	Read         Kind = iota + 1 // read the record
 	Claim                        // take it if it is absent or released
-	Takeover                     // swap it from a dead holder's
+	Takeover                     // swap a dead holder's for ours
 	Heartbeat                    // swap it to show life, with the current data
 	Release                      // swap it to released, or to reserved for the next owner
 	Abdicate                     // swap it to say why heartbeats stop, with the same beat
@@ -148,7 +148,7 @@ func ResultOf(kind Kind, rec, former driver.Record, err error) Result {
 type attempt struct {
 	kind       Kind
 	version    string
-	token      uint64 // 0: counted by the store
+	token      uint64 // 0: the store chooses it
 	sent       time.Duration
 	countsFrom time.Duration // the instant from which its lease counts: see Env.Lease
 	data       uint64        // the serial number of the data that it carries

@@ -28,7 +28,7 @@
 //
 //	SessionOpener ──grant──▶ SessionHolder ──wakes──▶ Holder, one for each lock
 //	                         │  ▲                     │
-//	                         │  └────last returned────┘
+//	                         │  └───all work is back──┘
 //	                         └──begins──▶ OrphanReleaser
 //	Acquirer ──grant──▶ Holder, on its own or under a SessionHolder
 //	    │                  └─grant shows the past─▶ HistoryWriter, one for each term

@@ -65,7 +65,7 @@ type HistoryWriter struct {
 // entryLeases is how many leases the store may leave the write of an entry unanswered.
 const entryLeases = 4
 
-// maxErased is how often an entry is deleted that others write again.
+// maxErased bounds the deletes of an entry that others write again.
 const maxErased = 20
 
 // NewHistoryWriter returns the machine of one term of a lock. Limit is how many

@@ -60,8 +60,8 @@ type Holder struct {
 	alarm    time.Duration // when failures become jeopardy; never: already noted
 	lastErr  error
 
-	// data numbers the newest data, dataKept the newest data that the store is known to
-	// have. want is the newest data, if dataKept is less.
+	// data is the newest data's serial number, dataKept that of the newest known to be
+	// stored. want is the newest data, if dataKept is less.
 	want           []byte
 	data, dataKept uint64
 
@@ -391,8 +391,8 @@ func (h *Holder) Stop(now time.Duration) Action {
 // HandOver ends the right to act as a request in the record would. When the work has
 // returned, the lock is reserved for q.To, else for q.ToLabel, and free if both are empty.
 // The request's ID and kind are filled in. If the right to act has already ended, the first
-// cause stays; but until the work is done, a request for nobody still cancels the
-// reservation that an earlier or a later request asks for.
+// cause stays; but until the work is done, a request for nobody still makes every other
+// request, earlier or later, reserve nothing.
 func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
@@ -555,8 +555,8 @@ func (h *Holder) passOverdue(now time.Duration, a *Action) {
 	}
 }
 
-// passReturned leaves the release, once the work has returned, to the session where
-// possible, and gives it up when its time is over.
+// passReturned leaves the release of returned work to the session where possible, and
+// gives it up when its time is over.
 func (h *Holder) passReturned(now time.Duration, a *Action) {
 	if h.out != nil {
 		return
@@ -564,7 +564,7 @@ func (h *Holder) passReturned(now time.Duration, a *Action) {
 	leaves := h.freedByClosing()
 	switch s := h.state.(type) {
 	case withSession:
-		if !leaves { // the session does not close in time, or its record would say something else
+		if !leaves { // the session closes too late, or its record would show another end
 			h.state, h.retry = releasing{until: now + h.t.Lease}, now
 		}
 	case releasing:

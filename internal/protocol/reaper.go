@@ -34,7 +34,7 @@ type Reaper struct {
 	key  string
 	view *View
 
-	read      bool
+	read      bool // the record was read since the last write of unknown outcome
 	tried     bool // a delete of unknown outcome was sent
 	firstSign string
 	swept     bool
@@ -62,7 +62,7 @@ func (g *Reaper) plan() (Kind, time.Duration) {
 	case !g.read, !found:
 		return Read, 0
 	case rec.State == driver.Closed:
-		return Delete, g.view.TermSince() + g.t.Linger(rec)
+		return Delete, g.view.TermSince() + g.t.Linger(rec) // since a reply first showed it closed
 	}
 	if g.view.Dead() {
 		return ForceRelease, 0

@@ -133,8 +133,8 @@ func ReservedForNobody(rec driver.Record) bool {
 }
 
 // reserved returns rec after its holder's term, with the lock reserved for the given
-// time. Older versions, without labels, read a reservation for nobody: they wait until
-// the time has passed.
+// time. Versions without labels read a reservation for a label as for nobody: they wait
+// it out.
 func reserved(
 	rec driver.Record, version string, to reservation, wait time.Duration, end driver.EndReason, asked *driver.Request,
 ) driver.Record {

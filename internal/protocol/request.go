@@ -475,6 +475,7 @@ func (k *Requester) judgeCrash(now time.Duration, rec driver.Record, found bool)
 		k.token = rec.Token
 	case found && holder(rec):
 		k.finish(HolderChanged, rec, nil)
+	// Twice the timeout: a call may stay out that long before the engine gives it up.
 	case found && rec.State == driver.Closed, k.sent >= k.crash.From+2*k.t.RequestTimeout:
 		k.finish(NoHolder, rec, nil)
 	default: // a claim of the dead holder may be in flight

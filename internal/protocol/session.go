@@ -409,7 +409,7 @@ type OrphanReleaser struct {
 // NewOrphanReleaser returns the machine for one lock under one token. After each read it
 // checks whether a lease of the session holds the lock as the record shows it, or an
 // acquire of the session has written that record. An acquire that begins later cannot
-// own it: a version counts only for the acquire that wrote it.
+// own it: a version grants a lock only to the acquire that wrote it.
 func NewOrphanReleaser(t Timing, env Env, of *SessionHolder, key string, token uint64) *OrphanReleaser {
 	return &OrphanReleaser{retrier: retrier{t: t, env: env}, of: of, key: key, token: token}
 }

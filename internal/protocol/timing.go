@@ -159,14 +159,14 @@ type Env struct {
 	// Random returns a number in [0, 1).
 	Random func() float64
 	// Lease reads the clock by which leases count, if that is not the contenders' clock. A
-	// write counts from the reading when the machine makes it, before it is sent. If Lease
+	// lease counts from the reading when its write is made, before that is sent. If Lease
 	// is nil, one clock serves both.
 	Lease func() time.Duration
 	// Session returns the view of a session by its id; all machines get the same View. If
 	// Session is nil, locks under sessions are never taken over.
 	Session func(id string) *View
-	// Recall returns the instant, if a dropped view has noted it, after the reply that first
-	// showed a record's sign of life, and never an earlier one. It may then forget it: the
+	// Recall returns the instant after the reply that first showed a record's sign of life,
+	// never an earlier one, if a dropped view has noted it. Recall may then forget it: the
 	// calling view keeps it. Recall may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
 	// Differs is called for a holder with another drift bound than this process's, at

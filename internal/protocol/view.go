@@ -27,7 +27,7 @@ type View struct {
 	found     bool
 	rec       driver.Record
 	replied   time.Duration // after the latest reply that counted; never: not read yet
-	sent      time.Duration // before the call of that reply
+	sent      time.Duration // before the call of that reply, or of a later reply with the same version
 	since     time.Duration // after the reply that first showed rec's sign of life
 	termSince time.Duration // after the reply that first showed rec's term
 
@@ -185,7 +185,7 @@ func (s *View) NextPoll(refresh, lease time.Duration) time.Duration {
 	}
 	next := s.polled + time.Duration(s.spread*float64(refresh))
 	if dead, counted := s.unchangedUntil(); counted && s.sent < dead {
-		next = min(next, dead) // even after another machine's read: this one may not see it
+		next = min(next, dead) // even while another reads: its reply may not reach this machine
 	}
 	return min(next, s.due)
 }
