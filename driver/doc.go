@@ -18,7 +18,8 @@
 //  1. A key has at most one live holder.
 //  2. The token of a key rises by one with every change of holder, for the
 //     life of the key, across release, expiry and takeover. Only a [Raiser]
-//     leaves a gap, when all programs are stopped.
+//     leaves a gap, when all programs are stopped, and the opening of a new life of a
+//     [Guarded] engine.
 //  3. Renewing and releasing name the exact version and token, and fail
 //     otherwise.
 //  4. Once another holder is granted, the former term can never be renewed.
@@ -54,6 +55,45 @@
 //   - When a client closes a session, the next strong read of every other client
 //     shows it, and only a strong read that finds no session proves that it does
 //     not exist. Get with Eventual promises no more than for locks.
+//
+// # Engines that lose what they have answered
+//
+// Some engines go back to an earlier state in a crash or a failover: they answer before a
+// write is on their disk, or on the server that takes over. A store on such an engine is
+// [Guarded], or it refuses such a configuration when it is opened. No process is then
+// granted a lock before all leases have ended that the engine may have forgotten. The
+// state goes back as a whole: all records of a store are in one stream of replication.
+//
+//   - A life of the engine begins at each start and each promotion after which writes may
+//     be missing. It has a name of at most 57 letters, digits and dashes, which no life of any
+//     server ever has again, and which the engine itself knows in the atomic step of a
+//     write. Every record that the store returns, in a conflict too, names it in Life.
+//   - The store keeps which life is open. In a closed life it carries out no write
+//     that would raise the token of a lock: no Claim of Held, no Swap to a higher token, no
+//     Raise. It carries out any other write as usual.
+//   - A write whose Opens names the life of the engine opens it, before anything else is
+//     decided, and whatever becomes of the write. The caller has seen that life for Waits, by
+//     a clock of its own. It never infers that from a wait for something else: a process for
+//     which a lock is reserved has not waited.
+//   - A write that is refused because the life is closed is a conflict, and changes nothing. A
+//     lock that has no record, or is Released or Reserved, shows there as [InClosedLife] says,
+//     so that contenders wait. Get shows the same. A record that is Held shows as it is, and so
+//     does any key that begins with [OwnPrefix], which is no lock.
+//   - Nobody takes a lock over before it has seen the sign of life unchanged for Waits, in one
+//     life of the engine, even if the record's lease is shorter, and no failover has happened:
+//     an old server that is cut off does not see the heartbeats that its successor takes. A
+//     write with a lease that is too long for that is unsupported.
+//   - Tokens do not repeat. The writes that were lost cannot be asked for, so each opening
+//     sets a base for the tokens of its life ([Opening.NextBase]), which is 0 in the first life
+//     of the store. If a write that would be applied would raise a token from below the
+//     base, the store writes what [RaisedAtOpening] returns instead, and answers that the write
+//     conflicts with it. This holds for a Swap from what InClosedLife has shown, too. The
+//     caller then claims.
+//   - A session ends with the life in which it was opened, which its record tells the store. A
+//     Swap from Alive to Alive in another life is a conflict with a record that shows
+//     Closed: a claim under the session may be lost, and its heartbeats would keep the holder
+//     believing in it for ever. Get shows what is stored.
+//   - A store that finds nothing about its lives was [ErrReplaced].
 //
 // # Writing a store
 //

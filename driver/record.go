@@ -202,6 +202,14 @@ type Record struct {
 	// that heartbeats do not carry a long one for the life of the term.
 	Prev *Term
 
+	// Life names the life of the engine that has shown the record, in a record that a
+	// [Guarded] store returns. It is not stored, and empty from any other store.
+	Life string
+
+	// Opens, in a record to be written to a [Guarded] store, allows the write to open the
+	// life that it names. It is not stored. Other stores ignore it.
+	Opens Opening
+
 	// Unknown holds the fields of a newer version of Tenure that a store read in the
 	// record, as text in the store's own format. A write of the same term leaves it
 	// as it is, so that they are kept; a new term begins without. It is empty in a
@@ -268,7 +276,7 @@ func bare(times ...*time.Time) {
 //   - Prev is nil if nothing was found. Else its Owner, Token, Host, Label, Since,
 //     Until and Asked are those of prev, and its End is that of prev, or
 //     [EndReleased] if prev has none. The reason in Asked is cut to
-//     [MaxPrevReasonLen], as [Term.Brief] does it.
+//     [MaxPrevReasonLen], as [Term.Shorten] does it.
 //   - Data is that of prev if next.Data is nil. Data that is empty and not nil
 //     replaces it.
 //

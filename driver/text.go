@@ -25,6 +25,8 @@ func (r *Record) checkText() error {
 		{"Host", r.Host},
 		{"Label", r.Label},
 		{"End", string(r.End)},
+		{"Life", r.Life},
+		{"Opens.Life", r.Opens.Life},
 	} {
 		if !isText(field.text) {
 			return r.noText(field.name, field.text)

@@ -73,6 +73,12 @@ type Harness struct {
 	// database another client writes to.
 	NoSessions bool
 
+	// Lose notes the present state of the database. The function that it returns puts that
+	// state back, as a failover to a server does that lacks the later writes, and so
+	// begins a new life of the engine. It is nil unless the stores are driver.Guarded; their
+	// first life is open, and they accept leases of 10 seconds.
+	Lose func(t *testing.T) (lose func())
+
 	// TimePrecision is the unit to which Since and Until are kept, and
 	// LeasePrecision the unit of Lease and Heartbeat. If zero, a millisecond,
 	// the coarsest that the contract allows.
@@ -120,6 +126,7 @@ var checks = []struct {
 	{"Session", testSession},
 	{"Token", testToken},
 	{"Raise", testRaise},
+	{"Guarded", testGuarded},
 	{"Late", testLate},
 	{"Data", testData},
 	{"Fidelity", testFidelity},

@@ -12,11 +12,25 @@ import (
 	"github.com/tenurelock/tenure/memstore"
 )
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { conformance(t, false) }
+
+// TestGuardedConformance: an engine that may lose writes is like any other as long as it does not.
+func TestGuardedConformance(t *testing.T) { conformance(t, true) }
+
+func conformance(t *testing.T, guarded bool) {
 	drivertest.Run(t, func(*testing.T) drivertest.Harness {
 		s := memstore.New()
 		s.PageSize = 4
+		var lose func(*testing.T) func()
+		if guarded {
+			s.Guard(time.Hour)
+			lose = func(*testing.T) func() {
+				earlier := s.Copy()
+				return func() { s.Lose(earlier) }
+			}
+		}
 		return drivertest.Harness{
+			Lose:           lose,
 			Open:           func(*testing.T) driver.Store { return s.Open() },
 			Watches:        true,
 			Raises:         true,

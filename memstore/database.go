@@ -24,6 +24,7 @@ type database struct {
 	watches map[string][]*watch
 	keep    int                // how many former states of each key are kept
 	past    map[string][]state // the former states, the oldest first
+	guard   guard
 }
 
 // state is what a key had at one time.
@@ -47,14 +48,15 @@ func (db *database) copy() *database {
 	next := newDatabase()
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	next.records = maps.Clone(db.records)
+	next.records, next.guard = maps.Clone(db.records), db.guard
+	next.guard.sessions = maps.Clone(db.guard.sessions)
 	return next
 }
 
 // get returns the record of key as it was before its last ago writes.
 func (db *database) get(key string, ago int) (driver.Record, error) {
 	db.mu.Lock()
-	at := db.at(key, ago)
+	at := db.guard.show(key, db.at(key, ago))
 	db.mu.Unlock()
 	if !at.found {
 		return driver.Record{}, fmt.Errorf("%q: %w", key, driver.ErrNotFound)
@@ -74,6 +76,7 @@ func (db *database) at(key string, ago int) state {
 
 // put stores a record.
 func (db *database) put(rec driver.Record) {
+	rec.Life, rec.Opens = "", driver.Opening{}
 	if found := db.remember(rec.Key); !found {
 		db.sorted = nil
 	}
@@ -108,9 +111,19 @@ func (db *database) keepPast(n int) {
 func (db *database) claim(next driver.Record) (now, prev driver.Record, err error) {
 	next = next.Detach()
 	db.mu.Lock()
-	prev, found := db.records[next.Key]
-	if found && prev.State != driver.Released {
+	if err := db.guard.check(next); err != nil {
 		db.mu.Unlock()
+		return driver.Record{}, driver.Record{}, err
+	}
+	prev, found := db.records[next.Key]
+	free := !found || prev.State == driver.Released
+	if shown, refused := db.guards(next, state{prev, found}, next.State == driver.Held, free); refused {
+		db.mu.Unlock()
+		return driver.Record{}, driver.Record{}, conflict(next.Key, shown.rec, shown.found)
+	}
+	if !free {
+		db.mu.Unlock()
+		prev.Life = db.guard.life
 		return driver.Record{}, driver.Record{}, conflict(next.Key, prev, found)
 	}
 	if prev.Token >= driver.MaxToken {
@@ -120,6 +133,11 @@ func (db *database) claim(next driver.Record) (now, prev driver.Record, err erro
 	}
 	now = driver.Claimed(next, prev, found)
 	db.put(now)
+	db.guard.enter(now)
+	now.Life, now.Opens = db.guard.life, driver.Opening{}
+	if found {
+		prev.Life = now.Life
+	}
 	db.mu.Unlock()
 	return now.Clone(), prev.Clone(), nil
 }
@@ -127,12 +145,26 @@ func (db *database) claim(next driver.Record) (now, prev driver.Record, err erro
 func (db *database) swap(prev, next driver.Record) (driver.Record, error) {
 	next = next.Detach()
 	db.mu.Lock()
-	stored, found := db.records[next.Key]
-	if !found || stored.Version != prev.Version || stored.Token != prev.Token {
+	if err := db.guard.check(next); err != nil {
 		db.mu.Unlock()
+		return driver.Record{}, err
+	}
+	stored, found := db.records[next.Key]
+	matches := found && stored.Version == prev.Version && stored.Token == prev.Token
+	at := state{stored, found}
+	if shown, refused := db.guards(next, at, next.Token > prev.Token, matches || db.guard.shown(prev, at)); refused {
+		db.mu.Unlock()
+		return driver.Record{}, conflict(next.Key, shown.rec, shown.found)
+	}
+	if !matches {
+		db.mu.Unlock()
+		if found {
+			stored.Life = db.guard.life
+		}
 		return driver.Record{}, conflict(next.Key, stored, found)
 	}
 	db.put(next)
+	next.Life, next.Opens = db.guard.life, driver.Opening{}
 	var hints []*watch
 	if driver.Wakes(stored, next) {
 		hints = slices.Clone(db.watches[next.Key])
@@ -151,6 +183,7 @@ func (db *database) delete(prev driver.Record) error {
 	}
 	if stored.Version != prev.Version || stored.Token != prev.Token {
 		db.mu.Unlock()
+		stored.Life = db.guard.life
 		return conflict(prev.Key, stored, found)
 	}
 	db.drop(prev.Key)
@@ -182,6 +215,7 @@ func (db *database) list(prefix, cursor string, size, ago int) driver.Page {
 			page.Cursor = page.Records[size-1].Key
 			break
 		}
+		at.rec.Life = db.guard.life
 		page.Records = append(page.Records, at.rec)
 	}
 	db.mu.Unlock()
