@@ -385,13 +385,13 @@ type Timing struct {
 func (t Timing) of(client protocol.Timing) (protocol.Timing, error) {
 	from := client
 	if t.LeaseDuration != 0 {
-		from = protocol.Timing{Lease: t.LeaseDuration, Progress: client.Progress, Manual: client.Manual, Drift: client.Drift}
+		from = protocol.Timing{Lease: t.LeaseDuration, Progress: client.Progress, Manual: client.Manual, Drift: client.Drift, Waits: client.Waits}
 	}
 	p := protocol.Timing{
 		Lease: from.Lease, Heartbeat: cmp.Or(t.HeartbeatPeriod, from.Heartbeat), Refresh: cmp.Or(t.RefreshPeriod, from.Refresh),
 		Grace: cmp.Or(t.Grace, from.Grace), RequestTimeout: cmp.Or(t.RequestTimeout, from.RequestTimeout),
 		StopTimeout: cmp.Or(t.StopTimeout, from.StopTimeout), Progress: cmp.Or(t.ProgressTimeout, from.Progress),
-		Manual: from.Manual, Drift: from.Drift,
+		Manual: from.Manual, Drift: from.Drift, Waits: from.Waits,
 	}.WithDefaults()
 	if err := p.Validate(); err != nil {
 		return client, text.Invalid("%s", strings.ReplaceAll(err.Error(), "\n", "; "))

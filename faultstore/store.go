@@ -7,6 +7,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -76,6 +77,14 @@ func (s *Store) Driver() driver.Store {
 		return &raising{s}
 	}
 	return s
+}
+
+// Waits implements [driver.Guarded] for an inner store that does, and returns 0 for any other.
+func (s *Store) Waits() time.Duration {
+	if guarded, is := s.inner.(driver.Guarded); is {
+		return guarded.Waits()
+	}
+	return 0
 }
 
 // SetBlackHole makes every call that begins from now on hang until its context

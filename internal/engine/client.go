@@ -110,6 +110,10 @@ type API struct {
 
 // New returns a client that keeps its locks in the store.
 func New(store driver.Store, o Options) *Client {
+	guarded, _ := store.(driver.Guarded)
+	if guarded != nil {
+		o.Timing.Waits = guarded.Waits()
+	}
 	c := &Client{
 		options: o, timing: o.Timing, leaseClock: o.Holder, clock: o.Contender,
 		events: newEvents(o.OnEvent), calls: newCalls(o.MaxInFlight, o.Timing.RequestTimeout),
@@ -134,6 +138,9 @@ func New(store driver.Store, o Options) *Client {
 	c.notifier = newNotifier(o.Transport, c.timing.Lease, c.clock, c.readTimers, c.calls.Go)
 
 	c.Store = newCheckedStore(store, c.endAll)
+	if o.Timing.Waits > 0 {
+		c.Store.lives = &lives{now: c.clock, waits: o.Timing.Waits, seen: map[string]time.Duration{}}
+	}
 	c.watcher, _ = store.(driver.Watcher)
 	if r, ok := store.(driver.RefusalCharger); ok {
 		c.charges = r.ChargesRefusals()

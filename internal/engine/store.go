@@ -29,6 +29,7 @@ type CheckedStore struct {
 	Batch         driver.BatchGetter   // nil if the store cannot read many at once
 	Raiser        driver.Raiser        // nil if it cannot raise tokens
 	TokenRetainer driver.TokenRetainer // nil if it keeps no tokens of deleted locks
+	lives         *lives               // nil if the engine loses nothing
 	answered      atomic.Bool
 	replaced      atomic.Pointer[replacement]
 	end           func(error) // ends everything that depends on the store
@@ -95,7 +96,7 @@ func (s *CheckedStore) Replace(err error) {
 func (s *CheckedStore) Get(ctx context.Context, key string, how driver.Consistency) (rec driver.Record, err error) {
 	if err = s.Before(); err == nil {
 		rec, err = s.Store.Get(ctx, key, how)
-		err = s.Judge(err)
+		err = s.Judge(s.lives.saw(rec, err))
 	}
 	return rec, err
 }
@@ -108,7 +109,7 @@ func (s *CheckedStore) GetBatch(ctx context.Context, keys []string, how driver.C
 	found, err = s.Batch.GetBatch(ctx, keys, how)
 	err = s.Judge(err)
 	for i, f := range found {
-		if f.Err != nil {
+		if s.lives.saw(f.Record, f.Err) != nil {
 			found[i].Err = s.Judge(f.Err)
 		}
 	}
@@ -118,8 +119,8 @@ func (s *CheckedStore) GetBatch(ctx context.Context, keys []string, how driver.C
 // Claim calls the store's Claim.
 func (s *CheckedStore) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
 	if err = s.Before(); err == nil {
-		now, prev, err = s.Store.Claim(ctx, next)
-		err = s.Judge(err)
+		now, prev, err = s.Store.Claim(ctx, s.lives.opens(next))
+		err = s.Judge(s.lives.saw(now, err))
 	}
 	return now, prev, err
 }
@@ -127,8 +128,8 @@ func (s *CheckedStore) Claim(ctx context.Context, next driver.Record) (now, prev
 // Swap calls the store's Swap.
 func (s *CheckedStore) Swap(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
 	if err = s.Before(); err == nil {
-		now, err = s.Store.Swap(ctx, prev, next)
-		err = s.Judge(err)
+		now, err = s.Store.Swap(ctx, prev, s.lives.opens(next))
+		err = s.Judge(s.lives.saw(now, err))
 	}
 	return now, err
 }
@@ -136,8 +137,8 @@ func (s *CheckedStore) Swap(ctx context.Context, prev, next driver.Record) (now 
 // Raise calls the store's Raise.
 func (s *CheckedStore) Raise(ctx context.Context, prev, next driver.Record) (now driver.Record, err error) {
 	if err = s.Before(); err == nil {
-		now, err = s.Raiser.Raise(ctx, prev, next)
-		err = s.Judge(err)
+		now, err = s.Raiser.Raise(ctx, prev, s.lives.opens(next))
+		err = s.Judge(s.lives.saw(now, err))
 	}
 	return now, err
 }

@@ -105,7 +105,7 @@ const (
 
 func sumOf(rec driver.Record) lifeSum {
 	var b []byte
-	for _, s := range []string{rec.Key, rec.Sign(), string(rec.State)} {
+	for _, s := range []string{rec.Key, rec.Sign(), string(rec.State), rec.Life} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}

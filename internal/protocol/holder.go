@@ -4,6 +4,7 @@
 package protocol
 
 import (
+	"bytes"
 	"math"
 	"strings"
 	"time"
@@ -669,17 +670,6 @@ func (h *Holder) follow(now time.Duration, a *Action) bool {
 	return true
 }
 
-// freedByClosing says that closing the session frees the lock and says how its term ended, so
-// that the lock needs no write of its own: one write closes a session with very many
-// locks. If another lock's work is overdue, a lock does not wait for the closing.
-func (h *Holder) freedByClosing() bool {
-	s := h.under
-	return s != nil && s.Cause() != None && !h.mustWriteEnd() && h.why() == s.why()
-}
-
-// mustWriteEnd says that the lock's own record must show more than its release.
-func (h *Holder) mustWriteEnd() bool { return h.data > h.dataKept || h.reason != nil }
-
 // finish ends the machine in one of the last states.
 func (h *Holder) finish(s recordState, a *Action) {
 	h.state = s
@@ -840,9 +830,12 @@ func (h *Holder) conflict(now time.Duration, w attempt, r Result, a *Action) {
 // sameTerm says whether rec shows this holder's term, with the beat that was confirmed
 // last. Then another process has only written a request into the record. Only the beat
 // proves that, because owners may share a name, and tokens restart when a record was
-// deleted.
+// deleted. An engine that has lost the last writes (see [driver.Guarded]) shows an earlier beat
+// of the same lease: tokens do not repeat there, so no other holder followed.
 func (h *Holder) sameTerm(rec driver.Record) bool {
-	return rec.State == h.rec.State && rec.Token == h.rec.Token && rec.Beat == h.rec.Beat && rec.Beat != ""
+	id, _, _ := strings.Cut(h.rec.Beat, "-")
+	beat := rec.Beat == h.rec.Beat && rec.Beat != "" || rec.Life != "" && IsBeatOf(rec.Beat, id)
+	return rec.State == h.rec.State && rec.Token == h.rec.Token && beat
 }
 
 // adopt goes on from a record of this term that another process has written. That
@@ -850,6 +843,10 @@ func (h *Holder) sameTerm(rec driver.Record) bool {
 // confirmed write, not from now. All earlier attempts name another version, so none of
 // them can be applied any more.
 func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
+	if rec.Beat != h.rec.Beat && h.data == h.dataKept && !bytes.Equal(rec.Data, h.rec.Data) {
+		h.data++ // the engine has lost the data with the writes that carried them
+		h.want = h.rec.Data
+	}
 	h.rec, h.unknown = rec, h.unknown[:0]
 	h.retry = now
 	if n := h.adopted; n > 0 { // one conflict is a request; several in a row are a process that writes repeatedly

@@ -15,6 +15,17 @@ import (
 // which frees the lock.
 func (h *Holder) SessionRemains() bool { return h.done() && h.out == nil && h.freedByClosing() }
 
+// freedByClosing says that closing the session frees the lock and says how its term ended, so
+// that the lock needs no write of its own: one write closes a session with very many
+// locks. If another lock's work is overdue, a lock does not wait for the closing.
+func (h *Holder) freedByClosing() bool {
+	s := h.under
+	return s != nil && s.Cause() != None && !h.mustWriteEnd() && h.why() == s.why()
+}
+
+// mustWriteEnd says that the lock's own record must show more than its release.
+func (h *Holder) mustWriteEnd() bool { return h.data > h.dataKept || h.reason != nil }
+
 // End returns how the term of a lock ends, as its record shows it, and the reason if
 // the work has failed.
 func (h *Holder) End() (end driver.EndReason, failed *driver.Request) {

@@ -41,6 +41,7 @@ type Timing struct {
 	Progress       time.Duration // how long work may show no progress; 0: for ever
 	Manual         bool          // heartbeats only when the caller asks for them
 	Drift          float64       // ρ
+	Waits          time.Duration // no takeover sooner: see driver.Guarded; 0 for a store that loses nothing
 }
 
 // WithDefaults fills every zero field. One number is enough: the others follow
@@ -132,9 +133,9 @@ func (t Timing) Reservation() time.Duration {
 // keeps no margin for drift, so the contender keeps both margins. A holder whose record
 // gives a smaller bound ρ' than this process's ρ acts for L·(1−ρ')/(1+ρ') by its clock.
 // The contender waits for the longest time that this can take on clocks wrong by ρ,
-// which is more than L. It never waits for less than L.
+// which is more than L. It never waits for less than L, nor for less than t.Waits.
 func (t Timing) Wait(rec driver.Record) time.Duration {
-	lease := min(rec.Lease, forever)
+	lease := min(max(rec.Lease, t.Waits), forever)
 	kept := rec.Drift
 	switch {
 	case rec.Beat == "":

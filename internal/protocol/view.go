@@ -96,7 +96,7 @@ func (s *View) Observe(sent, now time.Duration, how driver.Consistency, rec driv
 		s.termSince = now
 		s.differs(rec, found)
 	}
-	if !same || lifeOf(rec) != lifeOf(s.rec) {
+	if !same || lifeOf(rec) != lifeOf(s.rec) || rec.Life != s.rec.Life { // in another life of the engine the count begins again
 		s.since = now
 		if s.env.Recall != nil && found {
 			if at, ok := s.env.Recall(rec); ok {

@@ -1,0 +1,217 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenuretest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/tenuretest"
+)
+
+// guardedWait is how long a takeover waits on the stores of these tests: twice the lease, as for an
+// engine whose old primary goes on for a lease.
+const guardedWait = 2 * lease
+
+// onGuarded runs a test in a bubble, with two clients on an engine that may lose writes.
+func onGuarded(t *testing.T, test func(t *testing.T, w *tenuretest.World, a, b *tenuretest.Client)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := tenuretest.New(t, func(o *tenure.Options) { o.LeaseDuration = lease })
+		w.Store().Guard(guardedWait)
+		test(t, w, w.Client("a"), w.Client("b"))
+	})
+}
+
+// TestLostGrant: the grant was lost with the primary. No process is granted the lock before the
+// holder has stopped, although no record shows it, and no token is given twice.
+func TestLostGrant(t *testing.T) {
+	for _, held := range []string{"absent", "released"} {
+		t.Run(held, func(t *testing.T) {
+			onGuarded(t, func(t *testing.T, w *tenuretest.World, a, b *tenuretest.Client) {
+				if held == "released" {
+					if err := b.MustAcquire("x", nil).Release(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				earlier := w.Store().Copy()
+				lost := a.MustAcquire("x", nil)
+				w.Store().Lose(earlier)
+				begun := time.Now()
+				if _, err := b.TryAcquire(t.Context(), "x", nil); !errors.Is(err, tenure.ErrHeld) {
+					t.Errorf("a try at once: %v, want ErrHeld", err)
+				}
+				next := b.MustAcquire("x", nil)
+				if lost.Check() == nil {
+					t.Error("the lost holder acts beside the next one")
+				}
+				took(t, begun, guardedWait, guardedWait+lease/2)
+				if next.Token() <= lost.Token()+1 {
+					t.Errorf("token %d after %d, which is lost", next.Token(), lost.Token())
+				}
+			})
+		})
+	}
+}
+
+// TestDeadHolderAfterLoss: a lock whose holder is dead changes hands in the new life, whether a
+// contender has waited since before the failover or not.
+func TestDeadHolderAfterLoss(t *testing.T) {
+	onGuarded(t, func(t *testing.T, w *tenuretest.World, a, b *tenuretest.Client) {
+		first := a.MustAcquire("x", nil)
+		a.Kill()
+		synctest.Wait()
+		go func() {
+			time.Sleep(lease)
+			w.Store().Lose(w.Store().Copy())
+		}()
+		begun := time.Now()
+		next := b.MustAcquire("x", &tenure.AcquireOptions{History: true})
+		took(t, begun, lease+guardedWait, lease+guardedWait+lease/2)
+		if next.Token() <= first.Token()+1 {
+			t.Errorf("token %d after %d", next.Token(), first.Token())
+		}
+		if n := b.Faults().Count(faultstore.OpTakeover); n > 1 {
+			t.Errorf("%d takeovers were tried: the count of the dead holder's beat goes on in another life", n)
+		}
+		terms, err := b.History(t.Context(), "x")
+		if err != nil || len(terms) != 3 || terms[1].End != tenure.EndRaised || terms[2].Owner != "a" {
+			t.Errorf("history: %+v, %v", terms, err)
+		}
+	})
+}
+
+// TestSurvivorOfLosses: a holder whose record survived goes on through failovers, with its data,
+// even if its latest writes were lost. Its heartbeats open the life, so that the lock changes hands
+// at once after the next release.
+func TestSurvivorOfLosses(t *testing.T) {
+	onGuarded(t, func(t *testing.T, w *tenuretest.World, a, b *tenuretest.Client) {
+		l := a.MustAcquire("x", nil)
+		for i := range 6 {
+			earlier := w.Store().Copy()
+			if err := l.SetData(t.Context(), []byte{byte(i)}); err != nil {
+				t.Fatalf("failover %d: %v", i, err)
+			}
+			time.Sleep(lease / 3)
+			w.Store().Lose(earlier)
+			time.Sleep(lease)
+			if err := l.Check(); err != nil {
+				t.Fatalf("failover %d: %v", i, err)
+			}
+			if rec := w.MustRecord("x"); !bytes.Equal(rec.Data, []byte{byte(i)}) {
+				t.Errorf("failover %d: the data are %v, want %d", i, rec.Data, i)
+			}
+		}
+		time.Sleep(guardedWait)
+		var granted atomic.Int64
+		begun := time.Now()
+		b.Go(func(ctx context.Context) error {
+			_, err := b.Acquire(ctx, "x", nil)
+			granted.Store(int64(time.Since(begun)))
+			return err
+		})
+		time.Sleep(time.Second)
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.Until("the next holder has it", func() bool { return granted.Load() != 0 })
+		if after := time.Duration(granted.Load()); after > 2*time.Second {
+			t.Errorf("granted %v after the wait began, a second before the release", after)
+		}
+	})
+}
+
+// TestSessionEndsWithLoss: the claim of a lock under a session was lost, and the session survived.
+// It ends, so that its holder does not believe in the lock for ever.
+func TestSessionEndsWithLoss(t *testing.T) {
+	onGuarded(t, func(t *testing.T, w *tenuretest.World, a, b *tenuretest.Client) {
+		s, err := a.OpenSession(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		earlier := w.Store().Copy()
+		l, err := s.TryAcquire(t.Context(), "x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Store().Lose(earlier)
+		b.MustAcquire("x", nil)
+		if l.Check() == nil {
+			t.Error("the lost holder acts beside the next one")
+		}
+	})
+}
+
+// TestCutOffPrimary: the old primary goes on for a while, and does not see the heartbeats that the
+// new one takes. A contender that asks the old one does not take over.
+func TestCutOffPrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := tenuretest.New(t, func(o *tenure.Options) { o.LeaseDuration = lease })
+		w.Store().Guard(guardedWait)
+		at := &atRouter{Store: w.Store().Open()}
+		w.Wrap(func(name string, s driver.Store) driver.Store {
+			if name == "b" {
+				return at
+			}
+			return s
+		})
+		a, b := w.Client("a"), w.Client("b")
+		l := a.MustAcquire("x", nil)
+		b.Go(func(ctx context.Context) error {
+			next, err := b.Acquire(ctx, "x", nil)
+			if err == nil && l.Check() == nil {
+				t.Errorf("token %d was granted beside the holder of token %d", next.Token(), l.Token())
+			}
+			return err
+		})
+		for last, since := "", time.Now(); time.Since(since) < lease/6; time.Sleep(100 * time.Millisecond) {
+			if beat := w.MustRecord("x").Beat; beat != last {
+				last, since = beat, time.Now()
+			}
+		} // b has seen the latest beat, and the next one is about to come
+		old := w.Store().Copy()
+		w.Store().Lose(old)
+		at.to.Store(old) // b is on the side of the old primary, which stops after a lease
+		time.Sleep(lease)
+		at.to.Store(w.Store())
+		time.Sleep(2 * lease)
+		if err := l.Check(); err != nil {
+			t.Errorf("the holder was disturbed: %v", err)
+		}
+	})
+}
+
+// atRouter is a store behind an address that leads to another server later.
+type atRouter struct {
+	*memstore.Store
+	to atomic.Pointer[memstore.Store]
+}
+
+func (r *atRouter) now() *memstore.Store {
+	if to := r.to.Load(); to != nil {
+		return to
+	}
+	return r.Store
+}
+
+func (r *atRouter) Get(ctx context.Context, key string, how driver.Consistency) (driver.Record, error) {
+	return r.now().Get(ctx, key, how)
+}
+
+func (r *atRouter) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	return r.now().Claim(ctx, next)
+}
+
+func (r *atRouter) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	return r.now().Swap(ctx, prev, next)
+}
