@@ -231,6 +231,21 @@ var bugs = []struct{ name, check string }{
 	{"keeping, records listed", "Raise/Kept"},
 	{"keeping, raised from any token", "Raise/Kept"},
 	{"keeping, raised and kept", "Raise/Kept"},
+	{"guarded undeclared", "Guarded"},
+	{"guarded one life for ever", "Guarded/Life"},
+	{"guarded no life", "Guarded/Life"},
+	{"guarded opening returned", "Guarded/Life"},
+	{"guarded shown as stored", "Guarded/Closed/Released"},
+	{"guarded claims", "Guarded/Closed/Absent"},
+	{"guarded claims of released", "Guarded/Closed/Released"},
+	{"guarded reserved", "Guarded/Closed/Reserved"},
+	{"guarded takeovers", "Guarded/Closed/Held"},
+	{"guarded opened by any name", "Guarded/Closed/Absent"},
+	{"guarded opened by no write", "Guarded/Opens/Heartbeat"},
+	{"guarded opened by claims alone", "Guarded/Opens/Heartbeat"},
+	{"guarded token by step", "Guarded/Tokens"},
+	{"guarded session survives", "Guarded/Session"},
+	{"guarded any lease", "Guarded/Lease"},
 }
 
 // lies are what a harness may declare wrongly.
@@ -261,6 +276,9 @@ func TestBroken(t *testing.T) {
 		h := harness(bug)
 		if strings.HasPrefix(bug, "cluster ") {
 			h = newCluster(bug).harness()
+		}
+		if strings.HasPrefix(bug, "guarded ") {
+			h = unguardedHarness(bug)
 		}
 		h.Patience = 300 * time.Millisecond
 		if text := os.Getenv(envPatience); text != "" {
