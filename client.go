@@ -39,6 +39,10 @@ func New(store driver.Store, options *Options) (*Client, error) {
 		o.Clock = clock.New(clock.Options{TrustBootClock: o.TrustBootClock})
 	}
 	c := &Client{options: o, timing: o.timing()}
+	if guarded, is := store.(driver.Guarded); is {
+		c.timing.Waits = guarded.Waits()
+	}
+	c.options.LossyStore = c.timing.Waits > 0
 	c.engine = engine.New(store, engine.Options{
 		Owner: o.Owner, Host: o.Host, Label: o.Label, Timing: c.timing, HistoryLimit: o.HistoryLimit, MaxInFlight: o.MaxInFlight,
 		Holder: o.Clock.Holder, Contender: o.Clock.Contender, Transport: o.Notify,

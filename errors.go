@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
+	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/text"
 )
 
@@ -187,10 +188,14 @@ type HeldError struct {
 	// Label is the label that the lock is reserved for, if it is not reserved for an
 	// Owner; otherwise empty.
 	Label string
+	// Failover says that the store may have lost who holds the lock: see
+	// [Options.LossyStore]. Reserved is true, and Owner and Label are empty.
+	Failover bool
 }
 
 func heldError(rec driver.Record, freeIn time.Duration, own bool) error {
 	e := &HeldError{Owner: rec.Owner, Token: rec.Token, FreeIn: freeIn, Own: own, Reserved: rec.State == driver.Reserved}
+	e.Failover = protocol.InClosedLife(rec)
 	if e.Reserved && e.Owner == "" {
 		e.Label = rec.Label
 	}
@@ -199,6 +204,9 @@ func heldError(rec driver.Record, freeIn time.Duration, own bool) error {
 
 func (e *HeldError) Error() string {
 	switch free := e.FreeIn.Round(time.Millisecond); {
+	case e.Failover:
+		return fmt.Sprintf("the store has failed over or restarted, and may have lost who holds the lock; free in %v, "+
+			"when any such holder has certainly stopped", free)
 	case e.Reserved && e.Label != "":
 		return fmt.Sprintf("reserved for label %q after token %d; free in %v at the latest if no process with that label takes it", e.Label, e.Token, free)
 	case e.Reserved && e.Owner == "":

@@ -86,6 +86,12 @@ type Options struct {
 	// explain ends leases, because it may be the only sign of such a pause.
 	TrustBootClock bool
 
+	// LossyStore is set by [New], whatever it was: it says that the engine of the store may
+	// lose writes that it has answered ([driver.Guarded]), as Redis does. Then a takeover, and
+	// the first grants after a failover, wait for as long as the store says, and
+	// [Session.AcquireAll] and the packages that rest on several records refuse the client.
+	LossyStore bool
+
 	// Owner is the name of this process as a holder, for people. No decision depends on
 	// it. If empty, it consists of host name, process id and a random part.
 	Owner string

@@ -401,7 +401,7 @@ func (t *LeaseSet) release(ctx context.Context, options *ReleaseOptions) []error
 func (s *Session) acquireAll(
 	ctx context.Context, op string, names []string, options *AcquireOptions, try bool,
 ) (*LeaseSet, error) {
-	if err := checkNames(names); err != nil {
+	if err := errors.Join(checkNames(names), text.OfLossyStore(s.client.options.LossyStore, "a set of locks")); err != nil {
 		return nil, wrap(op, "session "+s.ID(), err)
 	}
 	var o AcquireOptions

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/engine"
+	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/text"
 )
 
@@ -47,6 +48,9 @@ type Status struct {
 	// ReservedForLabel is the label that the lock is reserved for, if ReservedFor is
 	// empty: any process with that label may take the lock at once.
 	ReservedForLabel string
+	// Failover says that the lock is reserved for nobody because the store has failed over or
+	// restarted, and may have lost who holds it: see [Options.LossyStore].
+	Failover bool
 	// Request is the request that the holder has not honoured yet.
 	Request *Request
 	// End says how the last term ended, as in [Term.End]; if the record shows a holder,
@@ -121,7 +125,7 @@ func statusOf(name string, s engine.Snapshot) Status {
 			st.Request = requestOf(&r.Requests[0])
 		}
 	case driver.Reserved:
-		st.ReservedFor, st.FreeIn = r.Owner, s.FreeIn
+		st.ReservedFor, st.FreeIn, st.Failover = r.Owner, s.FreeIn, protocol.InClosedLife(r)
 		if st.ReservedFor == "" {
 			st.ReservedForLabel = r.Label
 		}

@@ -23,6 +23,11 @@ type EveryOptions struct {
 	// which is not measured. If zero, each period lasts at least Period.
 	CatchUp int
 
+	// AllowRepeats accepts a store that may lose writes ([tenure.Options.LossyStore]). There a
+	// failover may lose that a period was begun: then its work is run again. If false, Every
+	// refuses such a store.
+	AllowRepeats bool
+
 	// Timeout, Retries and RetryDelay are as in [Options].
 	Timeout    time.Duration
 	Retries    int
@@ -66,7 +71,7 @@ func Every(ctx context.Context, client *tenure.Client, name string, period time.
 	if options != nil {
 		o = *options
 	}
-	err := checkCall(client, name)
+	err := checkCall(client, name, o.AllowRepeats)
 	if err == nil {
 		err = errors.Join(checkPeriod(client, period), checkWork(o.Timeout, o.Retries, &o.RetryDelay), checkCatchUp(o.CatchUp))
 	}
@@ -142,7 +147,7 @@ func (s EveryStatus) MarshalJSON() ([]byte, error) {
 // [Show].
 func ShowEvery(ctx context.Context, client *tenure.Client, name string) (EveryStatus, error) {
 	const op = "show periods of"
-	if err := checkCall(client, name); err != nil {
+	if err := checkCall(client, name, true); err != nil {
 		return EveryStatus{}, wrap(op, name, err)
 	}
 	st, err := client.Status(ctx, EveryLockName(name))

@@ -81,7 +81,7 @@ type Result struct {
 func Once(ctx context.Context, client *tenure.Client, name string, slot int64, options *Options, work Work) (Result, error) {
 	o, err := options.copied()
 	if err == nil {
-		err = checkCall(client, name)
+		err = checkCall(client, name, o.AllowRepeats)
 	}
 	if err == nil && work == nil {
 		err = errors.New("the work is nil: pass a function")
@@ -118,9 +118,14 @@ func Once(ctx context.Context, client *tenure.Client, name string, slot int64, o
 const maxTries = 100
 
 // checkCall checks the arguments of every call.
-func checkCall(client *tenure.Client, name string) error {
-	if client == nil {
+func checkCall(client *tenure.Client, name string, repeats bool) error {
+	switch {
+	case client == nil:
 		return errors.New("client is nil: make one with tenure.New")
+	case client.Options().LossyStore && !repeats:
+		return fmt.Errorf("%w: this store may lose in a failover that work was begun or done, and would run it again: "+
+			"set AllowRepeats (--allow-repeats) if that does no harm, or use a store that keeps what it has answered",
+			errors.ErrUnsupported)
 	}
 	return checkName(name)
 }

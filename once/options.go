@@ -18,6 +18,11 @@ type Options struct {
 	// failed is not run again.
 	Redo bool
 
+	// AllowRepeats accepts a store that may lose writes ([tenure.Options.LossyStore]). There a
+	// failover may lose that a slot was begun, or done: then it is run again, although Redo is
+	// false, and nothing shows it. If false, Once refuses such a store.
+	AllowRepeats bool
+
 	// OutOfOrder lets a slot begin after a later slot, if it was not begun itself. A host
 	// whose clock is ahead takes the slots that it begins, and none before them. A host
 	// whose clock is behind can at worst begin, once, a slot that was missed. If false,

@@ -52,7 +52,7 @@ func Reset(ctx context.Context, client *tenure.Client, name string, slot int64, 
 }
 
 func checkReset(client *tenure.Client, name, reason string) error {
-	if err := checkCall(client, name); err != nil {
+	if err := checkCall(client, name, true); err != nil {
 		return err
 	}
 	if reason == "" {

@@ -74,7 +74,7 @@ const opReschedule = "change the schedule of"
 // The change is in the ledger, as a run of StateChanged with the text of the schedule
 // and the owner name. The error is a [*RunningError] if a holder is at work.
 func Reschedule(ctx context.Context, client *tenure.Client, name string, schedule Schedule, over int64) (bool, error) {
-	err := checkCall(client, name)
+	err := checkCall(client, name, true)
 	if err == nil {
 		err = schedule.check()
 	}

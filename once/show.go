@@ -32,7 +32,7 @@ type Status struct {
 // alive, as far as this client can know; else it is StateUnknown.
 func Show(ctx context.Context, client *tenure.Client, name string) (Status, error) {
 	const op = "show runs of"
-	if err := checkCall(client, name); err != nil {
+	if err := checkCall(client, name, true); err != nil {
 		return Status{}, wrap(op, name, err)
 	}
 	st, l, err := look(ctx, client, name)

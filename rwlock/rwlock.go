@@ -56,7 +56,7 @@ func New(client *tenure.Client, name string, options *Options) (*Lock, error) {
 	if options != nil {
 		base.Session = options.Session
 	}
-	if err := errors.Join(base.Check("lock"), text.CheckName("lock name", name, MaxNameLen)); err != nil {
+	if err := errors.Join(base.Check("lock for readers and writers"), text.CheckName("lock name", name, MaxNameLen)); err != nil {
 		return nil, fmt.Errorf("rwlock: %w", err)
 	}
 	return &Lock{

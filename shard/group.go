@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Group is a set of partitions under one name, with this process as one of its workers.
@@ -42,6 +43,8 @@ func New(client *tenure.Client, name string, options *Options) (*Group, error) {
 	var errs []error
 	if client == nil {
 		errs = append(errs, errors.New("client is nil: make one with tenure.New"))
+	} else {
+		errs = append(errs, text.OfLossyStore(client.Options().LossyStore, "a group"))
 	}
 	o, initial, err := options.withDefaults(client)
 	if err := errors.Join(append(errs, checkName(name), err)...); err != nil {

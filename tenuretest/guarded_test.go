@@ -16,6 +16,10 @@ import (
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/once"
+	"github.com/tenurelock/tenure/rwlock"
+	"github.com/tenurelock/tenure/semaphore"
+	"github.com/tenurelock/tenure/shard"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
@@ -48,8 +52,12 @@ func TestLostGrant(t *testing.T) {
 				lost := a.MustAcquire("x", nil)
 				w.Store().Lose(earlier)
 				begun := time.Now()
-				if _, err := b.TryAcquire(t.Context(), "x", nil); !errors.Is(err, tenure.ErrHeld) {
-					t.Errorf("a try at once: %v, want ErrHeld", err)
+				var e *tenure.HeldError
+				if _, err := b.TryAcquire(t.Context(), "x", nil); !errors.As(err, &e) || !e.Failover {
+					t.Errorf("a try at once: %v, want a HeldError with Failover", err)
+				}
+				if st, err := b.Status(t.Context(), "x"); err != nil || !st.Failover || st.FreeIn <= 0 {
+					t.Errorf("status: %+v, %v, want Failover", st, err)
 				}
 				next := b.MustAcquire("x", nil)
 				if lost.Check() == nil {
@@ -62,6 +70,49 @@ func TestLostGrant(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTakeoverOnLossyStore waits as long as the store says, whatever the lease of the lock is.
+func TestTakeoverOnLossyStore(t *testing.T) {
+	onGuarded(t, func(t *testing.T, _ *tenuretest.World, a, b *tenuretest.Client) {
+		short := &tenure.AcquireOptions{Timing: tenure.Timing{LeaseDuration: lease / 2}}
+		a.MustAcquire("x", short)
+		a.Kill()
+		begun := time.Now()
+		if next := b.MustAcquire("x", short); next.Token() != 2 {
+			t.Errorf("token %d in the first life, want 2", next.Token())
+		}
+		took(t, begun, guardedWait, guardedWait+lease/2)
+	})
+}
+
+// TestRefusedOnLossyStore: what rests on several records, or on what a record says was done.
+func TestRefusedOnLossyStore(t *testing.T) {
+	onGuarded(t, func(t *testing.T, _ *tenuretest.World, a, _ *tenuretest.Client) {
+		if !a.Options().LossyStore {
+			t.Error("the options do not say that the store may lose writes")
+		}
+		s, err := a.OpenSession(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		work := func(context.Context, *once.Turn) error { return nil }
+		for name, try := range map[string]func() error{
+			"semaphore": func() error { _, err := semaphore.New(a.Client, "x", 2, nil); return err },
+			"rwlock":    func() error { _, err := rwlock.New(a.Client, "x", nil); return err },
+			"shard":     func() error { _, err := shard.New(a.Client, "x", &shard.Options{Partitions: 2}); return err },
+			"set":       func() error { _, err := s.TryAcquireAll(t.Context(), []string{"x", "y"}, nil); return err },
+			"once":      func() error { _, err := once.Once(t.Context(), a.Client, "x", 1, nil, work); return err },
+			"every":     func() error { return once.Every(t.Context(), a.Client, "x", time.Hour, nil, work) },
+		} {
+			if err := try(); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("%s: %v, want ErrUnsupported", name, err)
+			}
+		}
+		if r, err := once.Once(t.Context(), a.Client, "x", 1, &once.Options{AllowRepeats: true}, work); err != nil || r.Run.Slot != 1 {
+			t.Errorf("once, with repeats allowed: %+v, %v", r, err)
+		}
+	})
 }
 
 // TestDeadHolderAfterLoss: a lock whose holder is dead changes hands in the new life, whether a

@@ -110,10 +110,6 @@ type API struct {
 
 // New returns a client that keeps its locks in the store.
 func New(store driver.Store, o Options) *Client {
-	guarded, _ := store.(driver.Guarded)
-	if guarded != nil {
-		o.Timing.Waits = guarded.Waits()
-	}
 	c := &Client{
 		options: o, timing: o.Timing, leaseClock: o.Holder, clock: o.Contender,
 		events: newEvents(o.OnEvent), calls: newCalls(o.MaxInFlight, o.Timing.RequestTimeout),

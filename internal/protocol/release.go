@@ -143,6 +143,12 @@ func ReservedForNobody(rec driver.Record) bool {
 	return rec.State == driver.Reserved && reservationOf(rec).forNobody()
 }
 
+// InClosedLife says that rec is what a [driver.Guarded] store shows in a closed life: the engine may
+// have lost who holds the lock.
+func InClosedLife(rec driver.Record) bool {
+	return ReservedForNobody(rec) && rec.Life != "" && rec.Version == rec.Life
+}
+
 // reserved returns rec after its holder's term, with the lock reserved for the given
 // time. Versions without labels read a reservation for a label as for nobody: they wait
 // it out.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/text"
 )
 
 // Base is the common base of all locks of one name in one process. All methods may be
@@ -34,7 +35,7 @@ func (b Base) Check(kind string) error {
 	case b.Session != nil && b.Session.Client() != b.Client:
 		return fmt.Errorf("session belongs to another client, whose store may be another one: open a session with the %s's client", kind)
 	}
-	return nil
+	return text.OfLossyStore(b.Client.Options().LossyStore, "a "+kind)
 }
 
 // TryLock takes the lock of a slot if it is free: under the session, if there is one.

@@ -124,3 +124,13 @@ func Failure(s string) string {
 	}
 	return line
 }
+
+// OfLossyStore returns an error that matches [errors.ErrUnsupported] if the store may lose writes,
+// and what is made of several of its records.
+func OfLossyStore(lossy bool, what string) error {
+	if !lossy {
+		return nil
+	}
+	return fmt.Errorf("%w: %s needs a store that keeps what it has answered, and this one may lose writes in a failover: "+
+		"use single locks or elections here, or another store", errors.ErrUnsupported, what)
+}

@@ -26,16 +26,17 @@ import (
 type onceCmd struct {
 	job
 	workFlags
-	Cron     *string        `placeholder:"EXPR"`
-	TZ       *string        `name:"tz" placeholder:"ZONE"`
-	At       *string        `placeholder:"TIME"`
-	Slot     *string        `placeholder:"N"`
-	Now      *string        `placeholder:"TIME"`
-	Early    *time.Duration `must:"not be negative"`
-	Redo     bool
-	CatchUp  int `must:"not be negative"`
-	MaxAhead *int
-	Changed  bool
+	Cron         *string        `placeholder:"EXPR"`
+	TZ           *string        `name:"tz" placeholder:"ZONE"`
+	At           *string        `placeholder:"TIME"`
+	Slot         *string        `placeholder:"N"`
+	Now          *string        `placeholder:"TIME"`
+	Early        *time.Duration `must:"not be negative"`
+	Redo         bool
+	AllowRepeats bool
+	CatchUp      int `must:"not be negative"`
+	MaxAhead     *int
+	Changed      bool
 
 	Show   bool    `xor:"ledger"`
 	Reset  *string `placeholder:"SLOT" xor:"ledger"`
@@ -123,7 +124,8 @@ func checkLedgerName(name string) error {
 
 func (o *onceCmd) onceOptions(at occurrence) (once.Options, error) {
 	options := once.Options{
-		Redo: o.Redo, CatchUp: o.CatchUp, History: true,
+		AllowRepeats: o.AllowRepeats,
+		Redo:         o.Redo, CatchUp: o.CatchUp, History: true,
 		Timeout: o.Timeout, Retries: o.Retry, RetryDelay: valueOf(o.RetryDelay),
 	}
 	if err := o.check(); err != nil {
@@ -555,7 +557,8 @@ type everyCmd struct {
 	leaseFlags
 	outputFlags
 	workFlags
-	CatchUp int `must:"not be negative"`
+	CatchUp      int `must:"not be negative"`
+	AllowRepeats bool
 
 	Show   bool `xor:"ledger"`
 	Reset  bool `xor:"ledger"`
@@ -586,7 +589,7 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 	if err != nil {
 		return err
 	}
-	every := once.EveryOptions{CatchUp: e.CatchUp, Timeout: e.Timeout, Retries: e.Retry, RetryDelay: valueOf(e.RetryDelay)}
+	every := once.EveryOptions{CatchUp: e.CatchUp, AllowRepeats: e.AllowRepeats, Timeout: e.Timeout, Retries: e.Retry, RetryDelay: valueOf(e.RetryDelay)}
 	if err := e.refused(options, name, period, every); err != nil {
 		return err
 	}

@@ -278,8 +278,9 @@ type object struct {
 
 	ReservedFor string       `json:"reserved_for,omitempty"`
 	ForLabel    string       `json:"reserved_for_label,omitempty"`
-	Request     *requestJSON `json:"request,omitempty"` // what the holder was asked
-	End         string       `json:"end,omitempty"`     // how the last term ended
+	Failover    bool         `json:"failover,omitempty"` // the store may have lost who holds the lock
+	Request     *requestJSON `json:"request,omitempty"`  // what the holder was asked
+	End         string       `json:"end,omitempty"`      // how the last term ended
 	EndedBy     *requestJSON `json:"ended_by,omitempty"`
 	Priority    int          `json:"priority,omitempty"`
 
@@ -301,7 +302,7 @@ func (r row) object(seen time.Time) object {
 		Time: instant(seen), Lock: r.Name, State: r.state, Owner: r.Owner, Token: r.Token,
 		Host: r.Host, Label: r.Label, Session: r.Session, Since: instant(r.Since), Until: instant(r.Until),
 		Lease: r.Lease.Seconds(), Heartbeat: r.Heartbeat.Seconds(),
-		ReservedFor: r.ReservedFor, ForLabel: r.ReservedForLabel, Request: requestObject(r.Request),
+		ReservedFor: r.ReservedFor, ForLabel: r.ReservedForLabel, Failover: r.Failover, Request: requestObject(r.Request),
 		End: r.End, EndedBy: requestObject(r.EndedBy), Priority: r.Priority,
 		Semaphore: r.semaphore, Slot: r.slot, Slots: r.slots, ReadersOf: r.readersOf, Side: r.side,
 	}

@@ -104,8 +104,11 @@ func (r row) cells(s style) []string {
 	owner := r.Owner
 	if r.state == stateReserved {
 		owner = r.ReservedFor
-		if r.ReservedForLabel != "" {
+		switch {
+		case r.ReservedForLabel != "":
 			owner = "label " + r.ReservedForLabel
+		case r.Failover:
+			owner = "nobody: failover"
 		}
 	}
 	return dashed([]string{r.Name, r.stateText(), owner, token, since, unchanged, free, r.Host, r.Label})
