@@ -342,7 +342,7 @@ func (a *acquire) granted(now time.Duration, g protocol.Grant) {
 	c := a.k.c
 	c.events.emit(Event{
 		Kind: EventAcquired, Lock: a.k.key, Owner: g.Record.Owner, Token: g.Record.Token,
-		Took: a.Waited + now - a.begun, Remaining: max(0, g.Sent+a.Timing.Usable()-c.leaseClock()),
+		Took: a.Waited + now - a.begun, Remaining: max(0, g.Sent+a.Timing.UsableOf(g.Record)-c.leaseClock()),
 		Session: g.Record.Session, Grace: a.Timing.Grace,
 	})
 	if a.remote != nil {

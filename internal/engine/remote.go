@@ -221,9 +221,11 @@ func newRemoteWrite(c *Client, d protocol.RemoteHeartbeat) *remoteWrite {
 	return w
 }
 
-// neededBy is the instant by which a heartbeat renews the lease in time.
+// neededBy is the instant by which a heartbeat renews the lease in time, by the shortest time
+// that a holder with a grant of this process's lease may have.
 func (w *remoteWrite) neededBy() time.Duration {
-	return w.c.leaseClock() + w.c.timing.Usable() - w.c.timing.Heartbeat
+	usable := w.c.timing.UsableOf(driver.Record{Lease: w.c.timing.Lease})
+	return w.c.leaseClock() + usable - w.c.timing.Heartbeat
 }
 
 func (w *remoteWrite) stepped(time.Duration, protocol.Action) {

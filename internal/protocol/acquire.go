@@ -41,6 +41,11 @@ type Want struct {
 	Patience time.Duration
 	// Notify is the holder's address for notifications, empty if it takes none.
 	Notify string
+	// Drift bounds the rate error of the clock by which the holder counts, if that is another
+	// process: it goes into the record. This process's own bound says nothing of that clock. It
+	// goes into the record only if it is higher, since its operator expects worse clocks. The
+	// contender itself waits by its own bound.
+	Drift float64
 	// Under is the session that is to keep the lock alive, nil if the lock is to
 	// have its own lease. It is open when the acquire begins. When the lock is granted,
 	// the caller checks that it is still open: see [SessionHolder.Open].
@@ -471,7 +476,8 @@ func (c *Acquirer) held(token uint64) driver.Record {
 	version := c.retrier.env.beatOf(c.id)
 	rec := driver.Record{
 		Key: c.want.Key, Version: version, Beat: version, Owner: c.want.Owner, Token: token,
-		Lease: c.retrier.t.Lease, Drift: c.retrier.t.Drift, State: driver.Held, Priority: c.want.Priority,
+		Lease: c.retrier.t.Lease, Drift: max(c.want.Drift, c.retrier.t.Drift),
+		State: driver.Held, Priority: c.want.Priority,
 		Host: c.want.Host, Label: c.want.Label, Data: c.want.Data, Notify: c.want.Notify,
 	}
 	switch {

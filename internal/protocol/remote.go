@@ -201,7 +201,7 @@ func (r *RemoteWrite) following() driver.Record {
 	}
 	// Lease and drift stay as granted, whatever this process's are: the holder counts by
 	// them until it learns of others, and a shorter lease would admit another holder
-	// before that.
+	// before that. The drift is that of the clock which the holder named when it acquired.
 	next := r.seen.Clone()
 	next.Version, next.Beat = r.of.Next, r.of.Next
 	return next
@@ -269,10 +269,12 @@ func endedByHolder(rec driver.Record, token uint64) bool {
 
 // UsableOf returns how long a holder may act after it first sent the beat in rec: by the
 // record's lease and drift, by which contenders wait, less this process's
-// grace. It may be negative if another process wrote a short lease.
+// grace. A record without a valid drift counts as one of a holder with any clock. The result may
+// be negative if another process wrote a short lease.
 func (t Timing) UsableOf(rec driver.Record) time.Duration {
 	of := t
-	if of.Lease = min(rec.Lease, MaxLease); rec.Drift > 0 && rec.Drift < 1 {
+	of.Lease, of.Drift = min(rec.Lease, MaxLease), max(t.Drift, DefaultDrift)
+	if rec.Drift > 0 && rec.Drift < 1 {
 		of.Drift = rec.Drift
 	}
 	return of.Usable()

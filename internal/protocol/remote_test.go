@@ -5,6 +5,7 @@ package protocol
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -281,6 +282,20 @@ func TestRemoteWriteKeepsTheLease(t *testing.T) {
 	}
 	if got, want := other.UsableOf(c.Next), timing.Window()-other.Grace; got != want {
 		t.Errorf("usable for %v, want %v", got, want)
+	}
+}
+
+// TestUsableOfAnyClock: a record that does not say by which clock its holder counts is not
+// answered by the better clock of this process.
+func TestUsableOfAnyClock(t *testing.T) {
+	raw := Timing{Drift: 0.01}.WithDefaults()
+	want := Timing{Lease: raw.Lease, Grace: raw.Grace, Drift: 0.09}.Usable()
+	rec := driver.Record{Lease: raw.Lease}
+	for _, drift := range []float64{0, -1, 1, math.NaN()} {
+		rec.Drift = drift
+		if got := raw.UsableOf(rec); got != want {
+			t.Errorf("with a drift of %v it is usable for %v, want %v", drift, got, want)
+		}
 	}
 }
 

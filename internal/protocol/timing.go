@@ -14,9 +14,12 @@ import (
 // Defaults and bounds of a [Timing].
 const (
 	DefaultLease = 15 * time.Second
-	// DefaultDrift bounds the rate error of a clock: chrony slews by up to
-	// 8.3 % by default, and the monotonic and boot clocks follow.
+	// DefaultDrift bounds the rate error of a clock that a time service may slew: chrony slews
+	// by up to 8.3 % by default, and the monotonic and boot clocks follow.
 	DefaultDrift = 0.09
+	// RawDrift bounds the rate error of a clock that no time service slews. It covers the
+	// oscillator, which is off by some 100 millionths, and its calibration by the kernel.
+	RawDrift = 0.01
 	// MaxDrift is the largest bound that makes sense; above it hardly any of
 	// a lease is left for its holder.
 	MaxDrift = 0.5
@@ -171,7 +174,8 @@ type Env struct {
 	// calling view keeps it. Recall may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
 	// Differs is called for a holder with another drift bound than this process's, at
-	// least once for each of its terms that a view notes. It may be nil.
+	// least once for each of its terms that a view notes, but not for one with
+	// DefaultDrift if this process's is lower. It may be nil.
 	Differs func(rec driver.Record)
 	// Follow is how many locks follow their session in one step: 64 if zero.
 	Follow int

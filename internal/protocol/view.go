@@ -119,9 +119,11 @@ func (s *View) noteUncounted(sent, now time.Duration, strong, same bool) {
 	}
 }
 
-// differs reports a new term whose holder has another drift bound than this process.
+// differs reports a new term whose holder has another drift bound than this process. The default is
+// no wrong setting beside a lower bound: remote holders have it.
 func (s *View) differs(rec driver.Record, found bool) {
-	if found && s.env.Differs != nil && rec.Drift > 0 && rec.Drift != s.t.Drift && holder(rec) {
+	remote := rec.Drift == DefaultDrift && rec.Drift > s.t.Drift
+	if found && s.env.Differs != nil && rec.Drift > 0 && rec.Drift != s.t.Drift && !remote && holder(rec) {
 		s.env.Differs(rec)
 	}
 }

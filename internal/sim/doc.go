@@ -10,11 +10,12 @@
 // same source repeats a run.
 //
 // One schedule of eight has clients of a lock service: programs without the store, with clocks
-// of their own, that hold locks through replicas. The replicas run the same machines: a
-// [protocol.Acquirer] for an acquire, a [protocol.UnconfirmedGrant] for each grant, a [protocol.RemoteWrite]
-// for each heartbeat and release. A second network lies between the two, which loses, delays
-// and repeats calls, and answers 502 for what is carried out. A client is no machine of the
-// core. It follows the rules that every client of the service has to, in visit.go.
+// of their own, better or worse than the replicas', that hold locks through replicas. The
+// replicas run the same machines: a [protocol.Acquirer] for an acquire, a
+// [protocol.UnconfirmedGrant] for each grant, a [protocol.RemoteWrite] for each heartbeat and
+// release. A second network lies between the two, which loses, delays and repeats calls, and
+// answers 502 for what is carried out. A client is no machine of the core. It follows the rules
+// that every client of the service has to, in serviceholder.go.
 //
 // After every step it checks what must always hold: no two processes whose lease check passes
 // hold one lock, tokens rise, no write of an earlier holder passes a real [fence.Gate] after

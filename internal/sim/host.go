@@ -36,6 +36,7 @@ type host struct {
 
 	visits []*visit // of a client: at most one for each lock
 	at     int      // the replica that it calls first
+	bound  float64  // of the error of its clock, as it tells the replicas
 }
 
 // sessionView returns what the process has seen of a session.

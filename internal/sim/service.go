@@ -189,7 +189,7 @@ func (p *process) admits(cn *conn, wait time.Duration) {
 	m := p.serving(cn, waiting, "acquire", nil)
 	want := protocol.Want{
 		Key: l.key, Owner: m.owner(), Label: l.labelOf(m.owner()), Holds: true,
-		Try: wait == 0, ViewFresh: wait > 0 && l.one(4), Patience: p.t.Lease,
+		Try: wait == 0, ViewFresh: wait > 0 && l.one(4), Patience: p.t.Lease, Drift: cn.v.on.bound,
 	}
 	if want.Try {
 		want.Patience = 3 * p.t.RequestTimeout

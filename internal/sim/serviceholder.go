@@ -113,6 +113,9 @@ func (v *visit) acquire() {
 func (v *visit) gets(r reply) {
 	l := v.l
 	v.stage, v.rec, v.confirmed = visitGranted, r.rec, r.rec.Beat
+	if v.rec.Drift < v.on.bound && !l.cfg.Harm {
+		l.fail("%s is granted for a clock that errs by %v, but its clock may err by %v", v, v.rec.Drift, v.on.bound)
+	}
 	l.note("%s is granted token %d", v, v.token())
 	delay := time.Duration(0)
 	switch {

@@ -178,9 +178,27 @@ func newWorld(src Source, cfg Config) *World {
 	for i := range cfg.Clients {
 		h := w.newHost(fmt.Sprintf("c%d", i+1))
 		h.at = w.src.IntN(w.cfg.Replicas)
+		h.bound = w.boundOf(i)
+		h.hold = w.clockOf(h.bound)
 		w.hosts = append(w.hosts, h)
 	}
 	return w
+}
+
+// boundOf returns by how much a client's clock may be wrong: as much as a replica's, twice as
+// much, if that leaves enough of a lease, or a ninth of it.
+func (w *World) boundOf(client int) float64 {
+	t := w.t
+	switch client % 3 {
+	case 0:
+		t.Drift = 2 * w.cfg.Skew
+	case 1:
+		t.Drift = w.cfg.Skew / 9
+	}
+	if t.Validate() != nil {
+		return w.cfg.Skew
+	}
+	return t.Drift
 }
 
 // addHost adds a process that has the store.
@@ -259,13 +277,15 @@ func scaled(t protocol.Timing, by float64) protocol.Timing {
 }
 
 // clock returns a clock whose rate is right, or wrong as far as it may be.
-func (w *World) clock() clock {
+func (w *World) clock() clock { return w.clockOf(w.cfg.Skew) }
+
+func (w *World) clockOf(bound float64) clock {
 	rate := 1.0
 	switch w.src.IntN(4) {
 	case 1:
-		rate += w.cfg.Skew
+		rate += bound
 	case 2:
-		rate -= w.cfg.Skew
+		rate -= bound
 	}
 	if rate != 1 {
 		w.tally.Of[WrongClock]++
