@@ -45,6 +45,42 @@ func TestALockIsHeldAndReleased(t *testing.T) {
 	})
 }
 
+// A replica whose own clock nothing slews says nothing of its clients' clocks: only a client that
+// says that it counts by such a clock has more of the lease.
+func TestAGrantIsForTheClientsClock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		with := func(clock string) answer {
+			body := object{"name": "jobs/a", "owner": "web-7"}
+			if clock != "" {
+				body["clock"] = clock
+			}
+			return w.post("/v1/acquire", ci, body)
+		}
+		for clock, want := range map[string]float64{
+			"":    10647, // L(1-0.09)/(1+0.09) - L/8
+			"raw": 12827, // L(1-0.01)/(1+0.01) - L/8
+		} {
+			h := w.hand(ci, "jobs/a", w.want(with(clock), 200, ""))
+			for range 2 {
+				if b := h.beats(); b.number("usable_ms") != want {
+					w.Errorf("with the clock %q the heartbeat says %s", clock, b.text)
+				}
+			}
+			w.want(h.release(), 200, "")
+		}
+		for _, clock := range []string{"boot", "RAW", "raw "} {
+			a := w.want(with(clock), 400, "bad-request")
+			d := a.string("detail")
+			if !strings.Contains(d, `"`+clock+`" is not known`) || !strings.Contains(d, `"raw"`) {
+				w.Errorf("with the clock %q it says %s", clock, d)
+			}
+		}
+		if st := w.want(w.get("/v1/status?name=jobs/a", ci), 200, ""); st.string("state") != "released" {
+			w.Errorf("the status says %s", st.text)
+		}
+	})
+}
+
 // The lock of a doctor's trial leaves no record, whatever an interrupted trial has left, and no
 // other lock loses its record, nor its token.
 func TestATrialLeavesNothing(t *testing.T) {

@@ -45,7 +45,10 @@ func serve(t *testing.T, in *tenuretest.World, edit ...func(*server.Options)) *w
 	t.Helper()
 	w := &world{T: t, World: in}
 	w.do = w.call
-	w.client = in.Client("tenured-1", func(o *tenure.Options) { o.LeaseDuration, o.HistoryLimit = lease, 1_000 })
+	w.client = in.Client("tenured-1", func(o *tenure.Options) {
+		o.LeaseDuration, o.HistoryLimit = lease, 1_000
+		o.MaxClockDrift = 0.01 // of its own clock, not of its clients'
+	})
 	options := server.Options{Logger: slog.New(slog.NewTextHandler(&w.log, nil))}
 	options.Principals = testutil.Must(server.ParsePrincipals(principalsText))(t)
 	for _, e := range edit {

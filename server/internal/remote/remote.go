@@ -47,6 +47,15 @@ func New(client *tenure.Client) *Client {
 // grant that cannot be sent to its holder is given back with [Client.Discard]. Send its beat
 // only to the holder: anyone who knows it can renew and release.
 //
+// The record carries a bound on the error of the holder's clock, which this process does not
+// know: 9 %, unless q says that the holder counts by the raw clock, then 1 %; this process's own
+// bound if that is higher. Contenders wait, and heartbeats answer, by the record, through any
+// replica of any version. So the two may differ in version:
+//
+//   - A client that knows no clock field sends none, and gets a grant for any clock.
+//   - A server that knows no clock field refuses it, as any unknown field, and grants nothing. The
+//     same call without the field gets a grant for any clock.
+//
 // The errors are those of [tenure.Client.Acquire].
 func (c *Client) Acquire(
 	ctx context.Context, q wire.AcquireRequest, wait bool, waiting func(*tenure.HeldError),
@@ -65,6 +74,7 @@ func (c *Client) Acquire(
 	}
 	rec, err := c.engine.RemoteAcquire(ctx, protocol.Want{
 		Key: q.Name, Owner: q.Owner, Host: q.Host, Label: q.Label, Data: slices.Clone(q.Data), Try: !wait, Patience: patience,
+		Drift: driftOf(q.Clock),
 	}, held)
 	if err != nil {
 		return wire.Grant{}, wrap(op, q.Name, err)
@@ -80,7 +90,8 @@ func check(ctx context.Context, q wire.AcquireRequest) error {
 	if err == nil && q.Owner == "" {
 		err = text.Invalid("owner is empty: name the holder; status shows it")
 	}
-	err = cmp.Or(err, checkText("owner", q.Owner), checkText("host", q.Host), checkText("label", q.Label), checkData(q.Data))
+	err = cmp.Or(err, checkText("owner", q.Owner), checkText("host", q.Host), checkText("label", q.Label),
+		checkClock(q.Clock), checkData(q.Data))
 	if err == nil && ctx.Err() != nil {
 		err = engine.Done(ctx)
 	}
@@ -246,6 +257,26 @@ func checkBeat(name string, token uint64, after string) error {
 }
 
 func checkName(name string) error { return text.CheckName("lock name", name, driver.MaxNameLen) }
+
+// clockRaw is what a holder says that counts by a clock which no time service slews.
+const clockRaw = "raw"
+
+// checkClock refuses clocks that are not known: no bound would be right for them.
+func checkClock(clock string) error {
+	if clock != "" && clock != clockRaw {
+		return text.Invalid("clock %.40q is not known: give %q if the holder counts by CLOCK_MONOTONIC_RAW and "+
+			"suspends, and leave it out for any other clock", clock, clockRaw)
+	}
+	return nil
+}
+
+// driftOf returns the bound on the error of a clock that checkClock has let in.
+func driftOf(clock string) float64 {
+	if clock == clockRaw {
+		return protocol.RawDrift
+	}
+	return protocol.DefaultDrift
+}
 
 func checkText(what, s string) error { return text.Check(what, s, driver.MaxOwnerLen) }
 

@@ -196,6 +196,82 @@ func TestRemoteHolderIsAlive(t *testing.T) {
 	})
 }
 
+// TestRemoteHolderHasItsOwnClock: the record carries a bound for the clock of the holder, never a
+// lower one of a replica, and every replica answers heartbeats by it.
+func TestRemoteHolderHasItsOwnClock(t *testing.T) {
+	for _, tt := range []struct {
+		own   float64 // of the replica
+		clock string
+		bound float64 // in the record
+	}{
+		{own: 0.01, clock: "", bound: 0.09},
+		{own: 0.01, clock: "raw", bound: 0.01},
+		{own: 0.001, clock: "", bound: 0.09},
+		{own: 0.001, clock: "raw", bound: 0.01},
+		{own: 0.09, clock: "", bound: 0.09},
+		{own: 0.09, clock: "raw", bound: 0.09},
+		{own: 0.2, clock: "", bound: 0.2},
+		{own: 0.2, clock: "raw", bound: 0.2},
+	} {
+		t.Run(fmt.Sprintf("a replica with %v, a clock %q", tt.own, tt.clock), func(t *testing.T) {
+			tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+				a := serve(w, "a", func(o *tenure.Options) { o.MaxClockDrift = tt.own })
+				low := serve(w, "low", func(o *tenure.Options) { o.MaxClockDrift = 0.001 })
+				high := serve(w, "high", func(o *tenure.Options) { o.MaxClockDrift = 0.3 })
+				v := a.acquire(wire.AcquireRequest{Name: "x", Owner: "us", Clock: tt.clock})
+				whole := float64(lease)
+				usable := time.Duration(whole*(1-tt.bound)/(1+tt.bound)) - lease/8
+				got := a.Events(tenure.EventAcquired)
+				if len(got) != 1 || got[0].Remaining.Milliseconds() != usable.Milliseconds() {
+					t.Errorf("reports %+v, want remaining %v", got, usable)
+				}
+				for _, replica := range []*service{a, low, high, a} {
+					if r := v.mustBeat(replica); r.UsableMs != usable.Milliseconds() {
+						t.Errorf("renewed as %+v, want usable %v", r, usable)
+					}
+					if rec := w.MustRecord("x"); rec.Drift != tt.bound {
+						t.Errorf("the record has a bound of %v, want %v", rec.Drift, tt.bound)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestRemoteHolderWithAnotherClock: a contender waits for as long as the holder's clock may take, and
+// its own, whichever of the two is better. A contender with a lower bound does not report a remote
+// holder as a wrong setting.
+func TestRemoteHolderWithAnotherClock(t *testing.T) {
+	for _, tt := range []struct {
+		own   float64 // of the contender
+		clock string
+		wait  time.Duration
+	}{
+		{0.01, "", lease},
+		{0.01, "raw", lease},
+		{0.09, "", lease},
+		{0.09, "raw", 17_611 * time.Millisecond}, // L(1-0.01)/(1+0.01)*(1+0.09)/(1-0.09)
+	} {
+		t.Run(fmt.Sprintf("a contender with %v, a clock %q", tt.own, tt.clock), func(t *testing.T) {
+			tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+				a := serve(w, "a", func(o *tenure.Options) { o.MaxClockDrift = 0.01 })
+				b := serve(w, "b", func(o *tenure.Options) { o.MaxClockDrift = tt.own })
+				v := a.acquire(wire.AcquireRequest{Name: "x", Owner: "us", Clock: tt.clock})
+				v.mustBeat(a)
+				last := time.Now()
+				next := wire.AcquireRequest{Name: "x", Owner: "other"}
+				testutil.Must(b.remote.Acquire(t.Context(), next, true, nil))(t)
+				if took := time.Since(last); took < tt.wait || took > tt.wait+2*refresh {
+					t.Errorf("taken over after %v, want %v", took, tt.wait)
+				}
+				if got := b.Events(tenure.EventDrift); len(got) > 0 && tt.own == 0.01 {
+					t.Errorf("reports %+v", got)
+				}
+			})
+		})
+	}
+}
+
 // TestRemoteHolderAcrossTimings: while a setting is rolled out, replicas differ in their
 // lease durations. The period that a holder gets fits the lease in its record, whatever
 // the lease of the replica is.

@@ -12,6 +12,7 @@ type Empty struct{}
 
 // AcquireRequest is a call to acquire a lock.
 type AcquireRequest struct {
+	Clock  string `json:"clock,omitempty"`
 	Data   []byte `json:"data,omitempty"`
 	Host   string `json:"host,omitempty"`
 	Label  string `json:"label,omitempty"`
