@@ -10,6 +10,7 @@ CONSTANTS
     Clients,     \* processes that want the lock
     None,
     Lease, DriftNum, DriftDen, Tick, MaxToken,
+    ClientNum,   \* a client's clock errs by ClientNum/DriftDen, a replica's by DriftNum/DriftDen
     MaxAcquires, \* acquires of a client that are carried out
     MaxBeats,    \* heartbeats of a term
     Prompt,      \* TRUE: replicas and the store act before time passes
@@ -30,14 +31,20 @@ vars == <<store, net, acq, cli, mem, past>>
 
 Shortest(d) == (d * DriftDen) \div (DriftDen + DriftNum)
 Longest(d)  == (d * DriftDen + DriftDen - DriftNum - 1) \div (DriftDen - DriftNum)
-Window == (Lease * (DriftDen - DriftNum)) \div (DriftDen + DriftNum)
 FreeAfter == Lease \div 3
 
 Max(a, b) == IF a > b THEN a ELSE b
 Min(a, b) == IF a < b THEN a ELSE b
-Old == Max(Longest(Window), IF Prompt THEN Longest(Lease) ELSE Shortest(Lease))
+
+\* The bound in the record, and when the window has passed by a client's clock.
+GrantNum == IF "a grant for the replica's clock" \in Wrong THEN DriftNum ELSE Max(DriftNum, ClientNum)
+Window   == (Lease * (DriftDen - GrantNum)) \div (DriftDen + GrantNum)
+Earliest == (Window * DriftDen) \div (DriftDen + ClientNum)
+Latest   == (Window * DriftDen + DriftDen - ClientNum - 1) \div (DriftDen - ClientNum)
+
+Old == Max(Latest, IF Prompt THEN Longest(Lease) ELSE Shortest(Lease))
 Aged(a, d) == IF a < 0 THEN a ELSE Min(a + d, Old)
-Over(age) == age >= Longest(Window)
+Over(age) == age >= Latest
 
 -----------------------------------------------------------------------------
 (* An acquire is <<client, number>>, a beat the acquire and a count (own,    *)
@@ -289,7 +296,7 @@ Lose(c) ==
     /\ UNCHANGED <<net, acq>> /\ Still
 
 Expire(c) ==
-    /\ Believes(c) /\ cli[c].since >= Shortest(Window)
+    /\ Believes(c) /\ cli[c].since >= Earliest
     /\ Becomes(c, [cli[c] EXCEPT !.since = Old])
     /\ UNCHANGED <<net, acq>> /\ Still
 
