@@ -28,6 +28,7 @@ from tenurelock import (
 
 from tenurelock.answers import Reply
 from tenurelock.client import Acquiring
+from tenurelock.clock import Clock, Greater, Raw
 from tenurelock.transport import CallError
 
 from .fake import SOON, ManualClock, Service, bad_gateway, doubled, dropped, hang, lost, problem, until
@@ -414,6 +415,34 @@ class Acquires(unittest.TestCase):
         lock = self.service.client().acquire("n")
         self.assertEqual(lock.token, 2)
         lock.release()
+
+    def test_says_by_which_clock_it_counts(self) -> None:
+        now = 0
+
+        clocks: list[tuple[Clock, str | None]] = [
+            (Raw(lambda: (now, now, now)), "raw"),
+            (Greater(lambda: (now, now)), None),
+            (lambda: now, None),
+        ]
+        for clock, want in clocks:
+            client = self.service.client()
+            client.clock = clock
+            client.acquire("n").release()
+            self.assertEqual(self.service.bodies("/v1/acquire")[-1].get("clock"), want)
+
+    def test_an_older_service_does_not_know_the_clock(self) -> None:
+        def older(service: Service, path: str, body: dict[str, Any]) -> Reply:
+            return problem("bad-request", 400) if "clock" in body else service.carry_out(path, body)
+
+        self.service.always["/v1/acquire"] = older
+        client = self.service.client()
+        client.clock = Raw(lambda: (0, 0, 0))
+        client.acquire("n", wait=0).release()
+        self.assertEqual([body.get("clock") for body in self.service.bodies("/v1/acquire")], ["raw", None])
+        self.service.always["/v1/acquire"] = lambda *_: problem("bad-request", 400)
+        with self.assertRaisesRegex(ProblemError, "bad-request"):
+            client.acquire("n")
+        self.assertEqual(len(self.service.bodies("/v1/acquire")), 4)
 
     def test_refused(self) -> None:
         self.service.faults["/v1/acquire"] = [lambda *_: problem("forbidden", 403)]

@@ -22,7 +22,7 @@ from tenurelock.answers import (
     read_release,
 )
 from tenurelock.client import Client, check_text
-from tenurelock.clock import MILLISECOND, Greater, system_clock
+from tenurelock.clock import MILLISECOND, SECOND, Greater, Raw, system_clock
 from tenurelock.errors import AskedError
 from tenurelock.events import Events
 from tenurelock.lease import Grant, Heartbeat, Lease, Release, random_part
@@ -165,20 +165,66 @@ class Rules(unittest.TestCase):
                 with self.subTest(scenario["about"], at=at):
                     self.assertEqual(clock() / MILLISECOND, at[2])
 
-    def test_system_clock(self) -> None:
-        def read(clock: int) -> int:
-            return clock
+    def test_raw_clock(self) -> None:
+        for scenario in table("clock.json")["raw"]:
+            readings = iter(scenario["readings"])
+            at = next(readings)
+            clock = Raw(lambda: (at[0] * MILLISECOND, at[1] * MILLISECOND, at[2] * MILLISECOND))
+            begun = clock()
+            for at in readings:
+                with self.subTest(scenario["about"], at=at):
+                    self.assertEqual((clock() - begun) / MILLISECOND, at[3])
 
-        for platform, want in (("linux", getattr(time, "CLOCK_BOOTTIME", None)), ("darwin", time.CLOCK_MONOTONIC)):
-            with (
-                self.subTest(platform),
-                mock.patch("sys.platform", platform),
-                mock.patch("time.clock_gettime_ns", read),
-            ):
-                if want is not None:
-                    self.assertEqual(system_clock()(), want)
+    def read(self, clocks: dict[int, int | list[int]]) -> Any:
+        """Returns a stand-in for the clocks of the machine. A list has one reading after the other."""
+
+        def read(clock: int) -> int:
+            at = clocks.get(clock)
+            if at is None:
+                raise OSError(22, "Invalid argument")
+            return at.pop(0) if isinstance(at, list) else at
+
+        return mock.patch("time.clock_gettime_ns", read)
+
+    @unittest.skipUnless(hasattr(time, "CLOCK_BOOTTIME"), "not Linux")
+    def test_system_clock_of_linux(self) -> None:
+        mono, raw, boot = time.CLOCK_MONOTONIC, time.CLOCK_MONOTONIC_RAW, time.CLOCK_BOOTTIME
+        for about, clocks, want in (
+            ("raw", {mono: 5 * SECOND, raw: 7 * SECOND, boot: 11 * SECOND}, 13 * SECOND),
+            ("raw is behind", {mono: 5 * SECOND, raw: 4 * SECOND, boot: 11 * SECOND}, 10 * SECOND),
+            ("a sandbox that has one clock for both", {mono: 5 * SECOND, raw: 5 * SECOND, boot: 11 * SECOND}, 11 * SECOND),
+            ("no raw clock", {mono: 5 * SECOND, boot: 11 * SECOND}, 11 * SECOND),
+        ):
+            with self.subTest(about), mock.patch("sys.platform", "linux"), self.read(dict(clocks)):
+                clock = system_clock()
+                self.assertEqual(clock(), want)
+                self.assertEqual(isinstance(clock, Raw), about.startswith("raw"))
+
+    @unittest.skipUnless(hasattr(time, "CLOCK_BOOTTIME"), "not Linux")
+    def test_a_pause_while_the_clocks_are_read(self) -> None:
+        # 10 s of real time, of which the monotonic clock counts 9: they are not to count as 9.
+        mono, raw, boot = time.CLOCK_MONOTONIC, time.CLOCK_MONOTONIC_RAW, time.CLOCK_BOOTTIME
+        readings: dict[int, int | list[int]] = {
+            raw: [SECOND, 11 * SECOND],
+            mono: [0, 9 * SECOND, 9 * SECOND, 9 * SECOND],
+            boot: [9 * SECOND, 9 * SECOND],
+        }
+        with self.read(readings):
+            self.assertEqual(Raw()(), 11 * SECOND)
+
+    def test_system_clock(self) -> None:
+        with mock.patch("sys.platform", "darwin"), self.read({time.CLOCK_MONOTONIC: 5}):
+            self.assertEqual(system_clock()(), 5)
         with mock.patch("sys.platform", "win32"):
             self.assertIsInstance(system_clock(), Greater)
+
+    def test_the_clocks_of_this_machine(self) -> None:
+        clock = system_clock()
+        monotonic, begun = time.monotonic_ns(), clock()
+        time.sleep(0.05)
+        passed = clock() - begun
+        self.assertGreater(passed, 40 * MILLISECOND)
+        self.assertLess(passed, (time.monotonic_ns() - monotonic) * 1.2)
 
     def test_answers(self) -> None:
         read = {

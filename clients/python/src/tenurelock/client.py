@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Self, TypeVar
 
 from .answers import Answer, Problem, Reply, Unknown, held_by, read_acquire
-from .clock import SECOND, Clock, system_clock
+from .clock import SECOND, Clock, Raw, system_clock
 from .errors import HeldError, ProblemError, TenureError, UnavailableError
 from .lease import Grant, random_part
 from .lock import Lock, OnStop, describe, exchange, no_answer, settle
@@ -53,7 +53,8 @@ class Client:
     ``servers`` is an address or a list of them: ``http://HOST:PORT``, ``https://HOST:PORT`` or
     ``unix:/PATH``. Any of them serves; a call that has no answer goes to the next one. ``token`` is
     the bearer token, ``token_file`` a file that has it and is read again for each call. ``tls`` is
-    the context for https; by default that of the system. ``clock`` counts suspends, in nanoseconds.
+    the context for https; by default that of the system. ``clock`` counts suspends, in nanoseconds;
+    its rate may be wrong by 9 %.
 
     It keeps no connection and no thread of its own. May be used concurrently, and in processes that
     are forked. A copy is the client itself.
@@ -191,6 +192,7 @@ class Acquiring:
 
     def __init__(self, client: Client, terms: Terms) -> None:
         self._client = client
+        self._clock = client.clock
         self._terms = terms
         self._caller = client.caller()
         self._process = process()
@@ -220,6 +222,8 @@ class Acquiring:
     def run(self) -> Lock:
         """Returns the lock, or raises what :meth:`Client.acquire` does."""
         body = self._terms.body()
+        if isinstance(self._clock, Raw):
+            body["clock"] = "raw"  # the lock counts by it, and by no other
         # Without a first try the waiting call would report only the next holder.
         wait = 0.0 if self._terms.waiting is not None else self._left()
         try:
@@ -248,6 +252,8 @@ class Acquiring:
                         self._pause(0.0, None)  # it had no patience; we have not to hurry
                     else:
                         self._backoff = Backoff()
+                elif isinstance(answer, Problem) and answer.kind == "bad-request" and body.pop("clock", None):
+                    pass  # a server that is older grants nothing, and without it for any clock
                 elif isinstance(answer, Problem) and answer.kind not in _AGAIN:
                     raise ProblemError(answer.kind, answer.status, answer.detail)
                 else:
@@ -361,7 +367,7 @@ class Acquiring:
         return Lock(
             grant,
             grant.lease if stop is None else int(stop * SECOND),
-            self._client.clock,
+            self._clock,
             self._client.caller(),
             self._client.caller(),
             self._terms.on_stop,
