@@ -207,10 +207,12 @@ func (l *lock) known(session *machine, rec driver.Record) bool {
 }
 
 // judgeOrphan judges that no acquire is refused for what its own session holds without
-// knowing: no other process would ever ask about that.
+// knowing: no other process would ever ask about that. What the acquire has released since is
+// held no more: a late claim of its own may show it that another holder had come before.
 func (l *lock) judgeOrphan(m *machine, r *protocol.Refusal) {
 	rec := r.Record
-	own := r.Held && m.under != nil && rec.State == driver.Held && rec.Session == m.under.s.ID()
+	own := r.Held && m.under != nil && rec.State == driver.Held && rec.Session == m.under.s.ID() &&
+		rec.Version == l.store.rec.Version
 	if own && !l.known(m.under, rec) {
 		l.fail("%s is refused for a lock that its own session has, though nothing under it knows of: %s", m, shown(rec))
 	}
