@@ -64,3 +64,14 @@ func BenchmarkRead(b *testing.B) {
 		sink = s.Read().Boot
 	}
 }
+
+func BenchmarkRaw(b *testing.B) {
+	c, ok := New(Options{}).Raw()
+	if !ok {
+		b.Skip("this machine has no raw clock")
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		sink = c.Holder()
+	}
+}

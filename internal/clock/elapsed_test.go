@@ -4,6 +4,7 @@
 package clock
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -174,24 +175,12 @@ func TestElapsed(t *testing.T) {
 			} {
 				m := newMachine()
 				m.HasBoot = !c.bootless
-				clock := From(m, Options{TrustBootClock: c.trust})
-				holder, contender := clock.Holder(), clock.Contender()
-				if holder != 0 || contender != 0 {
-					t.Errorf("%s: starts at %v, %v; want 0, 0", c.name, holder, contender)
-				}
-				for i, happen := range tt.events {
-					happen(m)
-					h, c2 := clock.Holder(), clock.Contender()
-					if h < holder || c2 < contender {
-						t.Fatalf("%s: fell from %v, %v to %v, %v after event %d", c.name, holder, contender, h, c2, i)
-					}
-					holder, contender = h, c2
-				}
-				// The last event may have torn the last reading.
-				holder, contender = clock.Holder(), clock.Contender()
-				if holder != c.holder || contender != c.contender {
-					t.Errorf("%s: holder %v, contender %v; want %v, %v", c.name, holder, contender, c.holder, c.contender)
-				}
+				follow(t, c.name, m, From(m, Options{TrustBootClock: c.trust}), tt.events, c.holder, c.contender)
+
+				m = newMachine()
+				m.HasBoot = !c.bootless
+				raw, _ := From(m, Options{TrustBootClock: c.trust}).Raw()
+				follow(t, c.name+", raw", m, raw, tt.events, c.holder, c.contender)
 			}
 
 			m := newMachine()
@@ -201,6 +190,28 @@ func TestElapsed(t *testing.T) {
 				t.Errorf("asked only at the end: holder %v; want %v", got, tt.rushed)
 			}
 		})
+	}
+}
+
+// follow reads a clock after each event, and checks what it shows in the end.
+func follow(t *testing.T, name string, m *machine, clock Clock, events []event, wantHolder, wantContender time.Duration) {
+	t.Helper()
+	holder, contender := clock.Holder(), clock.Contender()
+	if holder != 0 || contender != 0 {
+		t.Errorf("%s: starts at %v, %v; want 0, 0", name, holder, contender)
+	}
+	for i, happen := range events {
+		happen(m)
+		h, c := clock.Holder(), clock.Contender()
+		if h < holder || c < contender {
+			t.Fatalf("%s: fell from %v, %v to %v, %v after event %d", name, holder, contender, h, c, i)
+		}
+		holder, contender = h, c
+	}
+	// The last event may have torn the last reading.
+	holder, contender = clock.Holder(), clock.Contender()
+	if holder != wantHolder || contender != wantContender {
+		t.Errorf("%s: holder %v, contender %v; want %v, %v", name, holder, contender, wantHolder, wantContender)
 	}
 }
 
@@ -340,8 +351,18 @@ func (m *troubled) trouble() {
 // trouble. No call may return less than an earlier call that had returned before it
 // began.
 func TestConcurrent(t *testing.T) {
+	for _, raw := range []bool{false, true} {
+		t.Run(fmt.Sprint("raw ", raw), func(t *testing.T) { testConcurrent(t, raw) })
+	}
+}
+
+func testConcurrent(t *testing.T, raw bool) {
 	m := &troubled{machine: newMachine(), random: rand.New(rand.NewPCG(3, 4))}
-	clock := From(m, Options{})
+	elapsed := From(m, Options{})
+	var clock Clock = elapsed
+	if raw {
+		clock, _ = elapsed.Raw()
+	}
 	start := m.Boot
 
 	var highest struct{ holder, contender atomic.Int64 }

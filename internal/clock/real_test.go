@@ -85,6 +85,10 @@ func TestBootClockIsUptime(t *testing.T) {
 
 func TestNoAllocations(t *testing.T) {
 	machine, golang := New(Options{}), Go()
+	raw, ok := machine.Raw()
+	if !ok {
+		raw, _ = From(newMachine(), Options{}).Raw()
+	}
 	m := newMachine()
 	torn := From(m, Options{})
 	m.torn, m.gap = math.MaxInt, 5*ms
@@ -96,6 +100,7 @@ func TestNoAllocations(t *testing.T) {
 		{"Contender", func() { machine.Contender() }},
 		{"Go", func() { golang.Holder() }},
 		{"Read", func() { machine.system.Read() }},
+		{"Raw", func() { _, _ = raw.Holder(), raw.Contender() }},
 		{"slow path that settles nothing", func() { torn.Holder() }},
 	} {
 		if n := testing.AllocsPerRun(1000, tt.f); n != 0 {

@@ -12,10 +12,10 @@ const (
 	//
 	// It is far above what time.Now needs between its two readings (tens of
 	// nanoseconds; some 50 µs where each is a trap into a hypervisor), so that
-	// the slow path stays rare. It is far below what a lease keeps in hand for
-	// clocks of unlike rates: with the default bound of 9 % that is 16 % of its
-	// duration, 16 ms of the shortest lease that makes any sense, 100 ms. It
-	// bounds the error for good, not for each call, because the comparison is
+	// the slow path stays rare. It is below what a lease keeps in hand for
+	// clocks of unlike rates: with a bound of 9 % that is 16 % of its duration, with
+	// 1 % by the raw clock 2 %, which is 2 ms of the shortest lease that makes any sense,
+	// 100 ms. It bounds the error for good, not for each call, because the comparison is
 	// with a fixed reference.
 	tolerance = time.Millisecond
 

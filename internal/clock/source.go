@@ -75,6 +75,9 @@ func (s *system) beyond(t time.Time) Instant {
 // Read reads time.Now and the boot clock.
 func (s *system) Read() Reading { return coherent(s.Now, readBoot) }
 
+// Raw reads the raw clock.
+func (s *system) Raw() (time.Duration, bool) { return readRaw() }
+
 const (
 	// maxSpan is how far apart the readings of a coherent one may lie: well
 	// below settled, and well above the four reads that it takes.

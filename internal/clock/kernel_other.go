@@ -11,3 +11,8 @@ import "time"
 // count suspends, but package syscall has no call for them, and Holder is safe
 // without.
 func readBoot() (time.Duration, bool) { return 0, false }
+
+// readRaw and hasRaw say that there is no raw clock, likewise.
+func readRaw() (time.Duration, bool) { return 0, false }
+
+func hasRaw() bool { return false }
