@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/clock"
@@ -36,16 +37,18 @@ func New(store driver.Store, options *Options) (*Client, error) {
 		return nil, refused("tenure: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if o.Clock == nil {
-		o.Clock = clock.New(clock.Options{TrustBootClock: o.TrustBootClock})
+		o.Clock = machineClock(o.TrustBootClock)
 	}
 	c := &Client{options: o, timing: o.timing()}
 	if guarded, is := store.(driver.Guarded); is {
 		c.timing.Waits = guarded.Waits()
 	}
 	c.options.LossyStore = c.timing.Waits > 0
+	quick, slowdown := quickOf(o.Clock)
 	c.engine = engine.New(store, engine.Options{
 		Owner: o.Owner, Host: o.Host, Label: o.Label, Timing: c.timing, HistoryLimit: o.HistoryLimit, MaxInFlight: o.MaxInFlight,
 		Holder: o.Clock.Holder, Contender: o.Clock.Contender, Transport: o.Notify,
+		Quick: quick, QuickSlowdown: slowdown,
 		OnEvent: handlerOf(o.OnEvent, o.Logger),
 		API: engine.API{
 			Held: heldError, Superseded: superseded, Replaced: replaced, SteppedDown: steppedDown, Requested: requested,
@@ -57,6 +60,24 @@ func New(store driver.Store, options *Options) (*Client, error) {
 		},
 	})
 	return c, nil
+}
+
+// machineClock returns the machine's clock that is the most exact.
+func machineClock(trustBootClock bool) Clock {
+	elapsed := clock.New(clock.Options{TrustBootClock: trustBootClock})
+	if raw, ok := elapsed.Raw(); ok {
+		return raw
+	}
+	return elapsed
+}
+
+// quickOf returns the clock that Check reads instead of a raw clock, and how many times slower
+// it may run. For another clock it returns nil.
+func quickOf(c Clock) (quick func() time.Duration, slowdown int) {
+	if raw, ok := c.(*clock.Raw); ok {
+		return raw.Elapsed().Holder, clock.MaxSlowdown
+	}
+	return nil, 0
 }
 
 // Engine returns the implementation of the client. It is only for packages of this module,

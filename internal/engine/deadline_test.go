@@ -17,7 +17,8 @@ type handClock struct{ now atomic.Int64 }
 func (c *handClock) Holder() time.Duration { return time.Duration(c.now.Load()) }
 
 func newDeadline(c *handClock, parent *leaseDeadline, deadline time.Duration) *leaseDeadline {
-	r := &leaseDeadline{timers: &timers{now: c.Holder, wake: make(chan struct{}, 1)}, Parent: parent}
+	t := &timers{now: c.Holder, wake: make(chan struct{}, 1)}
+	r := &leaseDeadline{clocks: &leaseClocks{timers: t, quick: c.Holder, slowdown: 1}, Parent: parent}
 	r.Begin(deadline)
 	return r
 }
@@ -51,7 +52,7 @@ func TestDeadline(t *testing.T) {
 		t.Error("ended before anybody has found out")
 	}
 	expect("at the deadline", r, endedExpired, 0)
-	if len(r.timers.wake) != 1 {
+	if len(r.clocks.wake) != 1 {
 		t.Error("the timer was not told")
 	}
 	r.Extend(100)
@@ -73,7 +74,7 @@ func TestDeadline(t *testing.T) {
 	r.End(endedReleased)
 	expect("released too late", r, endedExpired, 0)
 
-	if (&leaseDeadline{timers: r.timers}).Check() == notEnded {
+	if (&leaseDeadline{clocks: r.clocks}).Check() == notEnded {
 		t.Error("good before it has begun")
 	}
 }
@@ -169,6 +170,91 @@ func TestDeadlineIsFinal(t *testing.T) {
 			})
 		}
 		all.Wait()
+	}
+}
+
+// slewedClocks are the clocks of a machine whose quick clock runs at another rate than the
+// holder's.
+type slewedClocks struct {
+	real, quick handClock
+	readings    int           // of the holder's clock
+	stops       time.Duration // how long the goroutine stops after the next reading of either
+}
+
+func (c *slewedClocks) pass(real, quick time.Duration) {
+	c.real.now.Add(int64(real))
+	c.quick.now.Add(int64(quick))
+}
+
+func (c *slewedClocks) read(clock *handClock) time.Duration {
+	now, stop := clock.Holder(), c.stops
+	c.stops = 0
+	c.pass(stop, stop)
+	return now
+}
+
+func (c *slewedClocks) readReal() time.Duration  { c.readings++; return c.read(&c.real) }
+func (c *slewedClocks) readQuick() time.Duration { return c.read(&c.quick) }
+
+func (c *slewedClocks) deadline(parent *leaseDeadline, deadline time.Duration) *leaseDeadline {
+	clocks := &leaseClocks{timers: &timers{now: c.readReal, wake: make(chan struct{}, 1)}, quick: c.readQuick, slowdown: 3}
+	d := &leaseDeadline{clocks: clocks, Parent: parent}
+	d.Begin(deadline)
+	return d
+}
+
+// TestDeadlineOnASlewedClock: whatever the rate of the quick clock, a caller may act until the
+// deadline on the holder's clock, and no longer, and that clock is rarely read.
+func TestDeadlineOnASlewedClock(t *testing.T) {
+	const step, lease = 100 * time.Microsecond, 10 * time.Second
+	for _, percent := range []time.Duration{34, 40, 90, 92, 100, 108, 110, 160} {
+		for _, under := range []bool{false, true} {
+			c := &slewedClocks{}
+			c.pass(time.Second, time.Hour) // with origins of their own
+			at := c.real.Holder() + lease
+			record := c.deadline(nil, at)
+			d := record
+			if under {
+				d = c.deadline(record, 0)
+			}
+			for n := range 3 * int(lease/step) {
+				if n == int(lease/step)/2 {
+					at += lease
+					record.Extend(at)
+				}
+				before := c.real.Holder()
+				if why := d.Check(); (why == notEnded) != (before < at) {
+					t.Fatalf("quick clock at %d %%, under a session %v: ended as %d, %v before the deadline", percent, under, why, at-before)
+				}
+				c.pass(step, step*percent/100)
+			}
+			if c.readings > 100 {
+				t.Errorf("quick clock at %d %%: the holder's clock was read %d times", percent, c.readings)
+			}
+		}
+	}
+}
+
+// TestDeadlineAndAStopWithinAReading: a goroutine that stops between its readings of the two clocks
+// must not prolong the right to act.
+func TestDeadlineAndAStopWithinAReading(t *testing.T) {
+	for name, read := range map[string]func(d *leaseDeadline){
+		"Begin":  func(d *leaseDeadline) { d.Begin(10 * time.Second) },
+		"Extend": func(d *leaseDeadline) { d.Extend(10 * time.Second) },
+		"Check":  func(d *leaseDeadline) { d.vouch(d.until.Load()) },
+	} {
+		c := &slewedClocks{}
+		c.pass(time.Second, time.Second)
+		d := c.deadline(nil, 9*time.Second)
+		if name == "Check" {
+			d.Extend(10 * time.Second)
+		}
+		c.stops = 8 * time.Second
+		read(d)
+		c.pass(time.Second, time.Second*34/100)
+		if d.Check() == notEnded {
+			t.Errorf("%s: good when the deadline has passed", name)
+		}
 	}
 }
 

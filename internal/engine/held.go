@@ -63,7 +63,7 @@ func (k *heldRecord) prepare(ctx context.Context, mu *sync.Mutex, parent *leaseD
 	c := k.c
 	k.mu = mu
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
-	k.deadline.timers, k.deadline.Parent = c.deadlines, parent
+	k.deadline.clocks, k.deadline.Parent = c.deadlines, parent
 	k.loop = run{c: c, owner: k, mutex: mu, timers: c.beats, timeout: k.t.RequestTimeout}
 	c.deadlines.Nap(napOf(*k.t))
 	c.beats.Nap(napOf(*k.t))

@@ -15,8 +15,8 @@ import (
 type timers struct {
 	now func() time.Duration
 	// nap is the longest sleep while any timer is set. Go's timers stop while the machine
-	// is suspended, and ignore steps of the wall clock; the clock that is read here does
-	// not.
+	// is suspended, ignore steps of the wall clock, and may be slewed against the clock that is
+	// read here.
 	nap time.Duration
 
 	mu  sync.Mutex
