@@ -28,16 +28,13 @@ type Client struct {
 // after [Client.Close]. Options may be nil; an error names each rule that they break,
 // with the values.
 func New(store driver.Store, options *Options) (*Client, error) {
-	o := options.withDefaults()
+	o := options.withDefaults(store)
 	err := o.validate()
 	if store == nil {
 		err = errors.Join(errors.New("store is nil: open one, such as memstore.New()"), err)
 	}
 	if err != nil {
 		return nil, refused("tenure: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
-	}
-	if o.Clock == nil {
-		o.Clock = machineClock(o.TrustBootClock)
 	}
 	c := &Client{options: o, timing: o.timing()}
 	if guarded, is := store.(driver.Guarded); is {
@@ -60,15 +57,6 @@ func New(store driver.Store, options *Options) (*Client, error) {
 		},
 	})
 	return c, nil
-}
-
-// machineClock returns the machine's clock that is the most exact.
-func machineClock(trustBootClock bool) Clock {
-	elapsed := clock.New(clock.Options{TrustBootClock: trustBootClock})
-	if raw, ok := elapsed.Raw(); ok {
-		return raw
-	}
-	return elapsed
 }
 
 // quickOf returns the clock that Check reads instead of a raw clock, and how many times slower

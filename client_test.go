@@ -592,7 +592,9 @@ func drift(rho float64) func(*tenure.Options) {
 // waits, observes or requests, for a lock with its own lease or under a session.
 func TestDriftsThatDiffer(t *testing.T) {
 	forBoth(t, func(t *testing.T, w *world, session bool) {
-		a, same := w.Client("a", drift(0.01)), w.Client("same", drift(0.01))
+		a, same := w.Client("a", drift(0.02)), w.Client("same", drift(0.02))
+		raw := w.Client("raw", drift(0.01)) // as by default, where the client counts by the raw clock
+		raw.MustAcquire("of raw", nil)
 		locks := names(3)
 		s := mustOpen(a, nil)
 		for _, name := range locks {
@@ -602,14 +604,18 @@ func TestDriftsThatDiffer(t *testing.T) {
 				a.MustAcquire(name, nil)
 			}
 		}
+		watched := append(names(3), "of raw")
 		waiter, observer, requester := w.Client("waiter"), w.Client("observer", drift(0.001)), w.Client("requester")
 		ctx, stop := context.WithTimeout(t.Context(), 2*lease)
 		defer stop()
 		go observes(observer, ctx, locks[0])
-		for _, name := range locks {
+		for _, name := range watched {
 			_, err := requester.Status(ctx, name)
 			testutil.Want(t, err, nil)
 			for _, m := range []*machine{waiter, same} {
+				if m == same && name == "of raw" {
+					continue // its bound was set, and differs
+				}
 				go func() {
 					if _, err := m.Acquire(ctx, name, nil); !errors.Is(err, context.DeadlineExceeded) {
 						t.Error(err)
@@ -621,7 +627,7 @@ func TestDriftsThatDiffer(t *testing.T) {
 		synctest.Wait()
 		for m, bound := range map[*machine]string{waiter: "0.09", observer: "0.001", requester: "0.09"} {
 			got := m.Events(tenure.EventDrift)
-			if len(got) != 1 || got[0].Owner != "a" || !strings.Contains(got[0].Err.Error(), "0.01,") || !strings.HasSuffix(got[0].Err.Error(), bound) {
+			if len(got) != 1 || got[0].Owner != "a" || !strings.Contains(got[0].Err.Error(), "0.02,") || !strings.HasSuffix(got[0].Err.Error(), bound) {
 				t.Errorf("%s was told %+v", m.Options().Owner, got)
 			}
 		}

@@ -66,7 +66,8 @@ const (
 	EventStoreAnswers EventKind = "store_answers"
 	// EventDrift: a holder has another [Options.MaxClockDrift] than this client. Owner and
 	// Token are the holder's; Lock is empty if the holder is a session. Err has both
-	// bounds. The event comes once for each owner, and only for the first 1000 owners.
+	// bounds. The event comes once for each owner, and only for the first 1000 owners. Defaults
+	// that differ because the clocks do are not reported.
 	EventDrift EventKind = "clock_drift"
 )
 

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/clock"
+	"github.com/tenurelock/tenure/internal/protocol"
 	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
@@ -82,10 +84,67 @@ func TestLeaseByTheRawClock(t *testing.T) {
 				testutil.Pending(t, "the waiter's acquire", next)
 				testutil.Want(t, <-next, nil)
 				heal()
-				if took := m.raw(); took < lease || took > lease+2*time.Second {
+				// The sleep before a poll is by the slewed clock.
+				if took, poll := m.raw(), time.Duration(2/min(rate, 1)*float64(time.Second)); took < lease || took > lease+poll {
 					t.Errorf("taken over %v after the grant, want %v and a poll", took, lease)
 				}
 			})
 		})
+	}
+}
+
+// sharedStore says whether other lock clients use it.
+type sharedStore struct {
+	*memstore.Store
+	shared bool
+}
+
+func (s sharedStore) SharesLocks() bool { return s.shared }
+
+// The default of MaxClockDrift is low only where all clocks that count are exact: this client's is
+// raw, and no program counts by another without saying so in a record.
+func TestClockDriftByTheClock(t *testing.T) {
+	raw := (&slewedMachine{began: time.Now(), rate: 1}).clock()
+	own := 0.09
+	if _, ok := clock.Machine(clock.Options{}); ok {
+		own = 0.01
+	}
+	for name, tt := range map[string]struct {
+		store   driver.Store
+		options tenure.Options
+		want    float64
+	}{
+		"the machine's clock":         {memstore.New(), tenure.Options{}, own},
+		"a raw clock":                 {memstore.New(), tenure.Options{Clock: raw}, 0.01},
+		"a clock that is given":       {memstore.New(), tenure.Options{Clock: tenure.MonotonicClock()}, 0.09},
+		"a raw clock that is wrapped": {memstore.New(), tenure.Options{Clock: twoClocks{}}, 0.09},
+		"a store that is not shared":  {sharedStore{memstore.New(), false}, tenure.Options{Clock: raw}, 0.01},
+		"a store that is shared":      {sharedStore{memstore.New(), true}, tenure.Options{Clock: raw}, 0.09},
+		"a bound, and a shared store": {sharedStore{memstore.New(), true}, tenure.Options{Clock: raw, MaxClockDrift: 0.05}, 0.05},
+		"a bound that is set":         {memstore.New(), tenure.Options{MaxClockDrift: 0.001}, 0.001},
+	} {
+		c := testutil.Must(tenure.New(tt.store, &tt.options))(t)
+		if got := c.Options().MaxClockDrift; got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+		testutil.Want(t, c.Close(t.Context()), nil)
+	}
+}
+
+// The sums that README, Options and the guides give for a lease of 15 s.
+func TestUsablePartOfALease(t *testing.T) {
+	for drift, want := range map[float64]struct{ window, usable, outage time.Duration }{
+		0.01: {14703 * time.Millisecond, 12828 * time.Millisecond, 6828 * time.Millisecond},
+		0.09: {12523 * time.Millisecond, 10648 * time.Millisecond, 4648 * time.Millisecond},
+	} {
+		timing := protocol.Timing{Drift: drift}.WithDefaults()
+		got := timing.Usable() - timing.Heartbeat - 2*timing.RequestTimeout
+		for what, is := range map[string][2]time.Duration{
+			"window": {timing.Window(), want.window}, "usable": {timing.Usable(), want.usable}, "outage": {got, want.outage},
+		} {
+			if is[0].Round(time.Millisecond) != is[1] {
+				t.Errorf("drift %v: %s %v, want %v", drift, what, is[0], is[1])
+			}
+		}
 	}
 }

@@ -71,10 +71,13 @@ type Options struct {
 	ManualHeartbeat bool
 
 	// MaxClockDrift bounds the rate error of any machine's clock, as a fraction of its
-	// rate; a holder gives up that much earlier. If zero, it is 0.09: chrony slews by up
-	// to 8.3 % by default. If you bound the slew, it may be lower, 0.001 say.
+	// rate; a holder gives up that much earlier. If zero, it is 0.01 where the client counts by
+	// a clock that no time service slews (CLOCK_MONOTONIC_RAW of Linux), and 0.09 elsewhere, as
+	// chrony slews by up to 8.3 % by default: on other systems, in sandboxes without that clock,
+	// with a Clock of your own, and in a store that other lock clients share.
 	//
-	// Use the same bound in all processes. A holder's record says which bound it uses. A
+	// Processes may have different defaults. If you set the bound, use the same in all of them.
+	// A holder's record says which bound it uses. A
 	// contender with a higher bound waits longer than the lease for a holder with a lower
 	// one: as long as that holder may be at work by clocks that are as wrong as the higher
 	// bound allows. No contender waits for less than the lease. So no clock may be wrong
@@ -121,8 +124,8 @@ type Options struct {
 	// locks of a lock service's clients.
 	Notify Notifier
 
-	// Clock measures elapsed time. If nil, the client uses the machine's clocks. Inside a
-	// synctest bubble use [MonotonicClock].
+	// Clock measures elapsed time. If nil, the client uses the machine's clocks: the raw clock
+	// where it can be read. Inside a synctest bubble use [MonotonicClock].
 	Clock Clock
 }
 
@@ -179,10 +182,17 @@ const (
 	maxHistoryLimit     = 10_000
 )
 
-func (o *Options) withDefaults() Options {
+func (o *Options) withDefaults(store driver.Store) Options {
 	var c Options
 	if o != nil {
 		c = *o
+	}
+	if c.Clock == nil {
+		c.Clock, _ = clock.Machine(clock.Options{TrustBootClock: c.TrustBootClock})
+	}
+	sharer, shares := store.(driver.Sharer)
+	if _, raw := c.Clock.(*clock.Raw); raw && !(shares && sharer.SharesLocks()) && c.MaxClockDrift == 0 {
+		c.MaxClockDrift = protocol.RawDrift
 	}
 	t := c.timing().WithDefaults()
 	c.LeaseDuration, c.HeartbeatPeriod, c.RefreshPeriod = t.Lease, t.Heartbeat, t.Refresh

@@ -20,11 +20,16 @@ import (
 	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/clock"
 	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/memstore"
 )
 
 func TestOneNumberIsEnough(t *testing.T) {
+	drift := 0.09
+	if _, raw := clock.Machine(clock.Options{}); raw {
+		drift = 0.01
+	}
 	for _, lease := range []time.Duration{0, 10 * time.Millisecond, time.Second, 20 * time.Second, 24 * time.Hour} {
 		in := tenure.Options{LeaseDuration: lease}
 		c := testutil.Must(tenure.New(memstore.New(), &in))(t)
@@ -38,7 +43,7 @@ func TestOneNumberIsEnough(t *testing.T) {
 		}
 		o := c.Options()
 		if o.LeaseDuration != l || o.HeartbeatPeriod != l/5 || o.RefreshPeriod != min(time.Second, l/5) || o.Grace != l/8 ||
-			o.RequestTimeout != l/10 || o.StopTimeout != l || o.MaxClockDrift != 0.09 || o.MaxInFlight != 256 || o.ProgressTimeout != 0 {
+			o.RequestTimeout != l/10 || o.StopTimeout != l || o.MaxClockDrift != drift || o.MaxInFlight != 256 || o.ProgressTimeout != 0 {
 			t.Errorf("lease %v: %+v", lease, o)
 		}
 		host, _ := os.Hostname()
@@ -66,7 +71,7 @@ func TestOptionsThatBreakARuleAreRefused(t *testing.T) {
 		"progress timeout": {tenure.Options{ProgressTimeout: -1}, "progress timeout -1ns must be from 0 to 8760h0m0s"},
 		"drift":            {tenure.Options{MaxClockDrift: 0.6}, "clock drift bound 0.6 must be above 0 and at most 0.5"},
 		"parts": {
-			tenure.Options{LeaseDuration: 10 * time.Second, HeartbeatPeriod: 6 * time.Second},
+			tenure.Options{LeaseDuration: 10 * time.Second, HeartbeatPeriod: 6 * time.Second, MaxClockDrift: 0.09},
 			"lease duration 10s is shorter than its parts: heartbeat period 6s + 2 x request timeout 1s + grace 1.25s = 9.25s must be at most 8.349s",
 		},
 		"max in flight": {tenure.Options{MaxInFlight: -1}, "max in flight -1 must be positive"},

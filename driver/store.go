@@ -186,6 +186,14 @@ type RefusalCharger interface {
 	ChargesRefusals() bool
 }
 
+// Sharer is implemented by stores whose locks programs without Tenure may hold, or wait for, too.
+type Sharer interface {
+	// SharesLocks reports whether they may. No record says how wrong the clock of such a
+	// program may be, so a client then allows for any clock, even if its own is exact. It is
+	// the same for the life of the store.
+	SharesLocks() bool
+}
+
 // Raiser is implemented by stores that can raise the token of a lock by more than
 // one, for the procedure after a loss: the engine was restored from a backup, or
 // failed over without the last writes. Then tokens are granted a second time, and

@@ -164,6 +164,9 @@ func TestSharedDeleteKeepsTheToken(t *testing.T) {
 	e := enginetest.FullDynamoDB(t)
 	table := newTable(t, e, nil)
 	own, shared := open(t, e.URL, table, nil), open(t, e.URL, table, &Options{SharedTable: true})
+	if own.SharesLocks() || !shared.SharesLocks() {
+		t.Errorf("shares locks: %v, and with SharedTable %v", own.SharesLocks(), shared.SharesLocks())
+	}
 	if own.KeepsTokens() || !shared.KeepsTokens() {
 		t.Error("a store says that it keeps tokens where it does not, or the other way round")
 	}

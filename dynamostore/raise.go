@@ -93,4 +93,5 @@ func (s *Store) ListTokens(ctx context.Context, prefix, cursor string) (driver.P
 var (
 	_ driver.Raiser        = (*Store)(nil)
 	_ driver.TokenRetainer = (*Store)(nil)
+	_ driver.Sharer        = (*Store)(nil)
 )

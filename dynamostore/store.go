@@ -18,8 +18,8 @@ import (
 )
 
 // Store keeps records in a table. It implements [driver.Store],
-// [driver.BatchGetter], [driver.Raiser], [driver.TokenRetainer] and
-// [driver.RefusalCharger]; for people [driver.Diagnoser],
+// [driver.BatchGetter], [driver.Raiser], [driver.TokenRetainer], [driver.RefusalCharger] and
+// [driver.Sharer]; for people [driver.Diagnoser],
 // [driver.Provisioner] and [driver.Granter]. All methods may be called concurrently.
 type Store struct {
 	client   *dynamodb.Client
@@ -416,6 +416,9 @@ func (s *Store) KeepsTokens() bool { return s.options.SharedTable }
 // did not hold like any other, and counts it against the limit of the item's partition. A
 // claim in a shared table reads first by itself.
 func (s *Store) ChargesRefusals() bool { return !s.options.SharedTable }
+
+// SharesLocks implements [driver.Sharer].
+func (s *Store) SharesLocks() bool { return s.options.SharedTable }
 
 // conflict returns the meaning of the error of a write. If a condition did
 // not hold, it is a conflict with the current item, which comes with the

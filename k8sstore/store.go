@@ -81,6 +81,7 @@ var (
 	_ driver.Store   = (*Store)(nil)
 	_ driver.Watcher = (*Store)(nil)
 	_ driver.Raiser  = (*Store)(nil)
+	_ driver.Sharer  = (*Store)(nil)
 
 	_ driver.Diagnoser = (*Store)(nil)
 	_ driver.Granter   = (*Store)(nil)
@@ -157,6 +158,9 @@ func (s *Store) Close() error {
 	s.watches.drop()
 	return nil
 }
+
+// SharesLocks implements [driver.Sharer]: electors of client-go may hold the locks.
+func (s *Store) SharesLocks() bool { return s.options.SharedLease }
 
 // String names the store by its namespace and prefix.
 func (s *Store) String() string {

@@ -49,6 +49,16 @@ func (e *Elapsed) Raw() (*Raw, bool) {
 	return r, ok
 }
 
+// Machine returns the most exact clock of this machine: by its raw clock, or if that cannot be
+// read, as [New] does.
+func Machine(o Options) (c Clock, raw bool) {
+	e := New(o)
+	if r, ok := e.Raw(); ok {
+		return r, true
+	}
+	return e, false
+}
+
 // Elapsed returns the clock that r was made from, which is cheaper to read, but slewed.
 func (r *Raw) Elapsed() *Elapsed { return r.e }
 

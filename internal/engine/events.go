@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // The kinds of events, which the API documents under the same names.
@@ -146,8 +147,12 @@ type drifts struct {
 // before.
 const maxDriftsReported = 1000
 
-// differs reports the holder that a record shows, once for each owner.
+// differs reports the holder that a record shows, once for each owner. A holder on a machine with
+// a raw clock, which has the default for it, is no wrong setting.
 func (d *drifts) differs(rec driver.Record) {
+	if rec.Drift == protocol.RawDrift && d.own == protocol.DefaultDrift {
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, told := d.reported[rec.Owner]; told || len(d.reported) >= maxDriftsReported {
@@ -156,7 +161,7 @@ func (d *drifts) differs(rec driver.Record) {
 	d.reported[rec.Owner] = struct{}{}
 	ev := Event{
 		Kind: EventDrift, Lock: rec.Key, Session: rec.Session, Owner: rec.Owner, Token: rec.Token,
-		Err: fmt.Errorf("all processes must have the same MaxClockDrift: the holder has %v, this client %v", rec.Drift, d.own),
+		Err: fmt.Errorf("all processes must have the same MaxClockDrift, or the default: the holder has %v, this client %v", rec.Drift, d.own),
 	}
 	if id, ok := strings.CutPrefix(rec.Key, driver.SessionPrefix); ok {
 		ev.Lock, ev.Session, ev.Token = "", id, 0

@@ -63,6 +63,15 @@
 // holder acts is at most L·(1−ρ)/(1+ρ)/(1−ρ) = L/(1+ρ): the holder has ended
 // when the contender begins. The holder keeps the grace G for stopping.
 //
+// Processes may have unlike bounds, as their clocks differ: ρ = 1 % by a clock that no time service
+// slews, 9 % by any other. The record has its holder's. If ρ is the holder's bound and σ a lower
+// one of the contender, the holder acts for L/(1+ρ) at most, and the contender waits L/(1+σ) at
+// least, which is more. If σ is the higher one, the contender waits
+// L·(1−ρ)/(1+ρ)·(1+σ)/(1−σ) by its clock: the longest that the holder may act even if its
+// clock is as wrong as σ. A process without Tenure keeps no margin, and says no bound: for its
+// record a contender keeps both margins, at σ or 9 %, whichever is higher. Its own records keep 9 %
+// where such processes wait for them.
+//
 // # What a write's outcome may be
 //
 // Applied, not applied (with or without the conflicting record), or unknown. A write of

@@ -133,20 +133,21 @@ func (t Timing) Reservation() time.Duration {
 
 // Wait returns how long a contender must have seen the same beat in rec
 // before the holder's lease has certainly expired. A holder that writes no beats
-// keeps no margin for drift, so the contender keeps both margins. A holder whose record
+// keeps no margin for drift, so the contender keeps both margins, for any clocks: the other
+// process's may be slewed even if its own is not. A holder whose record
 // gives a smaller bound ρ' than this process's ρ acts for L·(1−ρ')/(1+ρ') by its clock.
 // The contender waits for the longest time that this can take on clocks wrong by ρ,
 // which is more than L. It never waits for less than L, nor for less than t.Waits.
 func (t Timing) Wait(rec driver.Record) time.Duration {
 	lease := min(max(rec.Lease, t.Waits), forever)
-	kept := rec.Drift
+	kept, drift := rec.Drift, t.Drift
 	switch {
 	case rec.Beat == "":
-		kept = 0
-	case !(kept > 0 && kept < t.Drift): // absent, invalid, or sufficient
+		kept, drift = 0, max(drift, DefaultDrift)
+	case !(kept > 0 && kept < drift): // absent, invalid, or sufficient
 		return lease
 	}
-	return time.Duration(float64(lease) * (1 - kept) / (1 + kept) * (1 + t.Drift) / (1 - t.Drift))
+	return time.Duration(float64(lease) * (1 - kept) / (1 + kept) * (1 + drift) / (1 - drift))
 }
 
 // MinPollInterval returns the shortest time between two reads without a hint.

@@ -70,8 +70,9 @@ func TestWindow(t *testing.T) {
 		if acts > waits+1 {
 			t.Errorf("drift %v: a holder acts for %v, a contender waits for %v", drift, acts, waits)
 		}
+		// The clock of a process without Tenure may be slewed, whatever this process's is.
 		foreign := float64(timing.Wait(driver.Record{Lease: timing.Lease})) / (1 + drift)
-		if acts := float64(timing.Lease) / (1 - drift); acts > foreign+1 {
+		if acts := float64(timing.Lease) / (1 - max(drift, 0.09)); acts > foreign+1 {
 			t.Errorf("drift %v: a foreign holder acts for %v, a contender waits for %v", drift, acts, foreign)
 		}
 		if timing.Usable() != timing.Window()-timing.Grace {

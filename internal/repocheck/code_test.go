@@ -66,7 +66,7 @@ var zones = []zone{
 	{"server/internal/remote", ". driver internal/engine internal/protocol internal/text server/internal/wire"},
 	{"server/access", "driver internal/text"},
 	{"server/dashboard", ". driver internal/text once server server/access server/internal/remote shard"},
-	{"internal/telemetry", ". internal/protocol"},
+	{"internal/telemetry", ". internal/protocol internal/clock"},
 	{"tenureotel tenureprom", ". once shard internal/telemetry"},
 	{"adapters/controllerruntime", ". adapters/clientgo k8sstore"},
 	{"adapters/gocron", ". once"},

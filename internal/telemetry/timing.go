@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/clock"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
@@ -22,7 +23,11 @@ func TimingOf(o *tenure.Options) Timing {
 	if o == nil {
 		o = new(tenure.Options)
 	}
-	t := protocol.Timing{Lease: o.LeaseDuration, Grace: o.Grace, Drift: o.MaxClockDrift}.WithDefaults()
+	drift := o.MaxClockDrift
+	if _, raw := clock.Machine(clock.Options{}); raw && o.Clock == nil && drift == 0 {
+		drift = protocol.RawDrift // unless other lock clients share the store, which is not known here
+	}
+	t := protocol.Timing{Lease: o.LeaseDuration, Grace: o.Grace, Drift: drift}.WithDefaults()
 	return Timing{t.Lease, t.Grace, t.Usable()}
 }
 

@@ -16,8 +16,8 @@ import (
 )
 
 // clocks says what this machine's clocks are good for. drift is what clients
-// allow them to be wrong by.
-func clocks(drift float64) []driver.Finding {
+// allow them to be wrong by; raw says that they count by the raw clock.
+func clocks(drift float64, raw bool) []driver.Finding {
 	var f []driver.Finding
 	var boot, mono unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil {
@@ -34,12 +34,16 @@ func clocks(drift float64) []driver.Finding {
 	if source, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource"); err == nil {
 		f = append(f, judgeSource(strings.TrimSpace(string(source))))
 	}
+	if raw {
+		f = append(f, driver.OK("clock", "leases count by the raw clock, which no time service slews, and allow "+
+			"it %.2f %%", 100*drift))
+	}
 	var tx unix.Timex
 	state, err := unix.Adjtimex(&tx)
 	if err != nil {
 		return append(f, driver.OK("clock", "the kernel does not report how the clock is adjusted: %v", err))
 	}
-	return append(f, judgeDiscipline(state == timeError || tx.Status&unix.STA_UNSYNC != 0, tx.Freq, tx.Tick, drift))
+	return append(f, judgeDiscipline(state == timeError || tx.Status&unix.STA_UNSYNC != 0, tx.Freq, tx.Tick, drift, raw))
 }
 
 // timeError is TIME_ERROR of adjtimex(2): the clock is not synchronised.
@@ -56,11 +60,15 @@ func judgeSource(source string) driver.Finding {
 }
 
 // judgeDiscipline says how much faster or slower than its hardware the clock is
-// made to run, which leases count by. freq is in parts of 2^-16 of a millionth,
-// tick in microseconds for each hundredth of a second.
-func judgeDiscipline(unsynced bool, freq, tick int64, drift float64) driver.Finding {
+// made to run, by which leases count unless they count by the raw clock. freq is in parts of
+// 2^-16 of a millionth, tick in microseconds for each hundredth of a second.
+func judgeDiscipline(unsynced bool, freq, tick int64, drift float64, raw bool) driver.Finding {
 	rate := math.Abs(float64(freq)/65536/1e6 + float64(tick-10_000)/10_000)
 	f := driver.OK("clock", "its rate is corrected by %.4f %%; leases allow %.2f %%", 100*rate, 100*drift)
+	if raw {
+		f.Finding = fmt.Sprintf("the rate of the other clocks is corrected by %.4f %%, which leases do not notice", 100*rate)
+		drift = math.Inf(1)
+	}
 	switch {
 	case rate > drift:
 		f.Level, f.Advice = driver.LevelBad, "no lease is safe with such a clock: bound the slew of the "+

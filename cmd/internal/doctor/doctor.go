@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/clock"
 )
 
 // Patient is what is examined.
@@ -39,7 +40,8 @@ const openPatience = 8 * time.Second
 // no store, and writes no record.
 func Look(ctx context.Context, p Patient) []driver.Finding {
 	o := p.Options
-	found := clocks(o.MaxClockDrift)
+	_, raw := o.Clock.(*clock.Raw)
+	found := clocks(o.MaxClockDrift, raw)
 	if p.Diagnose == nil {
 		return found
 	}
@@ -68,6 +70,9 @@ func Examine(ctx context.Context, p Patient) (bad bool, err error) {
 		return true, errors.Join(errNoStore, err)
 	}
 	defer func() { _ = store.Close() }()
+	for _, f := range numbersBeside(store, p.Options) {
+		p.Tell(f)
+	}
 	if err := p.try(ctx, store); err != nil {
 		return true, errors.Join(errNoStore, err)
 	}

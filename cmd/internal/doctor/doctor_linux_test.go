@@ -128,10 +128,12 @@ func TestJudgements(t *testing.T) {
 		{judgeWrites(ms(900, 1600, 2000), o), driver.LevelBad, "--lease 1m21s or more"},
 		{judgeSource("tsc"), driver.LevelOK, "tsc"},
 		{judgeSource("jiffies"), driver.LevelWarn, "jiffies"},
-		{judgeDiscipline(false, 0, 10_000, 0.09), driver.LevelOK, "0.0000 %"},
-		{judgeDiscipline(true, 65536*20, 10_000, 0.09), driver.LevelWarn, "no time service sets"},
-		{judgeDiscipline(false, 0, 10_800, 0.09), driver.LevelWarn, "8.0000 %"},
-		{judgeDiscipline(false, 0, 9_000, 0.09), driver.LevelBad, "no lease is safe"},
+		{judgeDiscipline(false, 0, 10_000, 0.09, false), driver.LevelOK, "0.0000 %"},
+		{judgeDiscipline(true, 65536*20, 10_000, 0.09, false), driver.LevelWarn, "no time service sets"},
+		{judgeDiscipline(false, 0, 10_800, 0.09, false), driver.LevelWarn, "8.0000 %"},
+		{judgeDiscipline(false, 0, 9_000, 0.01, true), driver.LevelOK, "10.0000 %, which leases do not notice"},
+		{judgeDiscipline(true, 0, 9_000, 0.01, true), driver.LevelWarn, "no time service sets"},
+		{judgeDiscipline(false, 0, 9_000, 0.09, false), driver.LevelBad, "no lease is safe"},
 	} {
 		text := tc.got.Finding + "; " + tc.got.Advice
 		if tc.got.Level != tc.want || !strings.Contains(text, tc.text) {

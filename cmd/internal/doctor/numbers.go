@@ -10,14 +10,12 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/protocol"
 )
 
 // Numbers says what follows from the options.
 func Numbers(o tenure.Options) []driver.Finding {
-	window := time.Duration(float64(o.LeaseDuration) * (1 - o.MaxClockDrift) / (1 + o.MaxClockDrift))
-	usable := window - o.Grace
-	// The last heartbeat was good; the next one hangs, and so may its repetition.
-	spare := usable - o.HeartbeatPeriod - 2*o.RequestTimeout
+	usable, spare := partsOf(o)
 	away := driver.OK("lease", "the store may be away for %v before the lease is lost", shown(spare))
 	if spare < o.HeartbeatPeriod {
 		away.Level, away.Advice = driver.LevelWarn, "a longer lease, or a shorter heartbeat period, leaves time for another try"
@@ -29,6 +27,28 @@ func Numbers(o tenure.Options) []driver.Finding {
 		away,
 		driver.OK("lease", "a crashed holder's lock is free %v after its last heartbeat was seen", o.LeaseDuration),
 	}
+}
+
+// partsOf returns how long after a heartbeat was sent its holder may act, and for how long the
+// store may be away.
+func partsOf(o tenure.Options) (usable, spare time.Duration) {
+	window := time.Duration(float64(o.LeaseDuration) * (1 - o.MaxClockDrift) / (1 + o.MaxClockDrift))
+	usable = window - o.Grace
+	// The last heartbeat was good; the next one hangs, and so may its repetition.
+	return usable, usable - o.HeartbeatPeriod - 2*o.RequestTimeout
+}
+
+// numbersBeside says what else follows from the options if other lock clients share the store, so
+// that a client allows for any clock.
+func numbersBeside(store driver.Store, o tenure.Options) []driver.Finding {
+	s, ok := store.(driver.Sharer)
+	if !ok || !s.SharesLocks() || o.MaxClockDrift != protocol.RawDrift {
+		return nil
+	}
+	o.MaxClockDrift = protocol.DefaultDrift
+	usable, spare := partsOf(o)
+	return []driver.Finding{driver.OK("lease", "other lock clients share the store, so leases allow clocks %g %%: work "+
+		"is asked to stop after %v, and the store may be away for %v", 100*o.MaxClockDrift, shown(usable), shown(spare))}
 }
 
 func shown(d time.Duration) time.Duration {

@@ -181,14 +181,16 @@ func some(wrong []string) string {
 	return strings.Join(wrong, "; ")
 }
 
-// drift compares the holders' bounds on the error of a clock's rate.
+// drift compares the holders' bounds on the error of a clock's rate. The defaults may differ.
 func (p *Patient) drift(holders map[float64][]string) {
-	if len(holders) < 2 {
-		return
-	}
 	var all []string
+	set := false
 	for _, bound := range slices.Sorted(maps.Keys(holders)) {
+		set = set || bound != protocol.RawDrift && bound != protocol.DefaultDrift
 		all = append(all, fmt.Sprintf("%g %% (%q)", 100*bound, holders[bound][0]))
+	}
+	if !set || len(all) < 2 {
+		return
 	}
 	p.Tell(driver.Warn("drift", "holders use different bounds on clock drift: %s", strings.Join(all, ", ")).
 		Advise("a holder with a low bound is safe only if all clocks stay within it: give all processes the same MaxClockDrift"))

@@ -36,8 +36,8 @@ func TestRecords(t *testing.T) {
 		want string
 	}{
 		{
-			driver.Page{Records: []driver.Record{held("a", 0.09), held("b", 0.09), held("c", 0)}},
-			"ok records: all 3 records can be read\n",
+			driver.Page{Records: []driver.Record{held("a", 0.09), held("b", 0.09), held("c", 0), held("d", 0.01)}},
+			"ok records: all 4 records can be read\n",
 		},
 		{
 			driver.Page{Records: []driver.Record{held("a", 0.09), held("b", 0.001)}},

@@ -61,7 +61,7 @@ func ExamineService(ctx context.Context, s Service) (bad bool, err error) {
 		return true, err
 	}
 	defer s.client.CloseIdleConnections()
-	for _, f := range clocks(driftOfClients) {
+	for _, f := range clocks(driftOfClients, false) {
 		s.Tell(f)
 	}
 	if err := s.reach(ctx); err != nil {
