@@ -131,14 +131,64 @@ func TestClockDriftByTheClock(t *testing.T) {
 	}
 }
 
+// bucketLike is a store whose writes may take long.
+type bucketLike struct{ driver.Store }
+
+func (bucketLike) SlowWrites() {}
+
+// A heartbeat that hangs is repeated after a fifteenth of the lease, any other call after a
+// tenth; in a bucket, and with a RequestTimeout, all calls are alike.
+func TestHeartbeatsTimeOutSooner(t *testing.T) {
+	for name, tt := range map[string]struct {
+		slow            bool
+		timeout         time.Duration
+		claims, renewed time.Duration
+	}{
+		"by default": {false, 0, 1500 * time.Millisecond, time.Second},
+		"a bucket":   {true, 0, 1500 * time.Millisecond, 1500 * time.Millisecond},
+		"a timeout":  {false, 800 * time.Millisecond, 800 * time.Millisecond, 800 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				faults := faultstore.New(memstore.New(), nil)
+				defer faults.Close()
+				store := faults.Driver()
+				if tt.slow {
+					store = bucketLike{store}
+				}
+				c := testutil.Must(tenure.New(store, &tenure.Options{RequestTimeout: tt.timeout, Clock: tenure.MonotonicClock()}))(t)
+				defer c.Close(t.Context())
+				hangs := func(op faultstore.Op) func() {
+					return faults.Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Count: 2, Fault: faultstore.BlackHole()})
+				}
+				defer hangs(faultstore.OpClaim)()
+				testutil.Must(c.Acquire(t.Context(), "x", nil))(t)
+				defer hangs(faultstore.OpHeartbeat)()
+				time.Sleep(8 * time.Second)
+				for op, want := range map[faultstore.Op]time.Duration{faultstore.OpClaim: tt.claims, faultstore.OpHeartbeat: tt.renewed} {
+					var begun []time.Time
+					for _, call := range faults.Log() {
+						if call.Op == op {
+							begun = append(begun, call.Begin)
+						}
+					}
+					if took := begun[1].Sub(begun[0]); took < want || took > want+100*time.Millisecond {
+						t.Errorf("%s: repeated after %v, want %v", op, took, want)
+					}
+				}
+			})
+		})
+	}
+}
+
 // The sums that README, Options and the guides give for a lease of 15 s.
 func TestUsablePartOfALease(t *testing.T) {
 	for drift, want := range map[float64]struct{ window, usable, outage time.Duration }{
-		0.01: {14703 * time.Millisecond, 12828 * time.Millisecond, 6828 * time.Millisecond},
-		0.09: {12523 * time.Millisecond, 10648 * time.Millisecond, 4648 * time.Millisecond},
+		0.01: {14703 * time.Millisecond, 12828 * time.Millisecond, 7828 * time.Millisecond},
+		0.09: {12523 * time.Millisecond, 10648 * time.Millisecond, 5648 * time.Millisecond},
 	} {
 		timing := protocol.Timing{Drift: drift}.WithDefaults()
-		got := timing.Usable() - timing.Heartbeat - 2*timing.RequestTimeout
+		got := timing.Usable() - timing.Heartbeat - 2*timing.HeartbeatTimeout()
 		for what, is := range map[string][2]time.Duration{
 			"window": {timing.Window(), want.window}, "usable": {timing.Usable(), want.usable}, "outage": {got, want.outage},
 		} {

@@ -28,8 +28,8 @@ type Options struct {
 	// LeaseDuration is how long the holder of an unchanged record may still be at work:
 	// the time after which the lock of a crashed holder is taken over. Shorter means
 	// faster failover, more writes, and less tolerance for a slow store: an outage of the
-	// store costs the lease if it takes longer than about three tenths of LeaseDuration,
-	// 4.6 s of 15 s. It must be a whole number of milliseconds. If zero, it is 15 s.
+	// store costs the lease if it takes longer than about half of LeaseDuration, 7.8 s of 15 s;
+	// 5.6 s where MaxClockDrift is 0.09. It must be a whole number of milliseconds. If zero, it is 15 s.
 	LeaseDuration time.Duration
 
 	// HeartbeatPeriod is how often a holder renews, at least a millisecond. If zero, it is a
@@ -52,8 +52,9 @@ type Options struct {
 	// eighth of LeaseDuration.
 	Grace time.Duration
 
-	// RequestTimeout bounds one request to the store. If zero, it is a tenth
-	// of LeaseDuration.
+	// RequestTimeout bounds one request to the store. If zero, it is a tenth of LeaseDuration,
+	// and heartbeats time out after a fifteenth, but not below 500 ms (or a tenth, if that is
+	// less), except in buckets. If set, it bounds heartbeats too.
 	RequestTimeout time.Duration
 
 	// StopTimeout bounds how long heartbeats go on for work that was told to stop. With

@@ -194,6 +194,14 @@ type Sharer interface {
 	SharesLocks() bool
 }
 
+// SlowWriter is implemented by stores whose writes may now and then take much longer than usual,
+// such as buckets. A heartbeat may then take as long as any other request, and is not repeated
+// sooner.
+type SlowWriter interface {
+	// SlowWrites does nothing.
+	SlowWrites()
+}
+
 // Raiser is implemented by stores that can raise the token of a lock by more than
 // one, for the procedure after a loss: the engine was restored from a backup, or
 // failed over without the last writes. Then tokens are granted a second time, and

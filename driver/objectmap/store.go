@@ -96,6 +96,7 @@ var (
 	_ driver.Store         = (*Store)(nil)
 	_ driver.Raiser        = (*Store)(nil)
 	_ driver.TokenRetainer = (*Store)(nil)
+	_ driver.SlowWriter    = (*Store)(nil)
 )
 
 // New returns a store on objects, which it closes in the end. It sends nothing. Options may
@@ -195,6 +196,9 @@ func (s *Store) Raise(ctx context.Context, prev, next driver.Record) (driver.Rec
 func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	return s.writer.Delete(ctx, prev)
 }
+
+// SlowWrites implements [driver.SlowWriter].
+func (s *Store) SlowWrites() {}
 
 // KeepsTokens reports whether the engine is known to delete without a condition, so that
 // deleted locks leave their tokens: after the first write, or [Store.Try].

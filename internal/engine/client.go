@@ -40,9 +40,11 @@ type Client struct {
 	Store   *CheckedStore
 	watcher driver.Watcher // nil if the store cannot watch
 	charges bool           // the store charges for a claim that it refuses
-	options Options
-	timing  protocol.Timing
-	env     protocol.Env
+
+	slowWrites bool // a heartbeat may take as long as any request
+	options    Options
+	timing     protocol.Timing
+	env        protocol.Env
 
 	events     *events
 	calls      *calls
@@ -148,6 +150,7 @@ func New(store driver.Store, o Options) *Client {
 	if r, ok := store.(driver.RefusalCharger); ok {
 		c.charges = r.ChargesRefusals()
 	}
+	_, c.slowWrites = store.(driver.SlowWriter)
 	c.notice(store)
 	return c
 }

@@ -65,6 +65,9 @@ func (k *heldRecord) prepare(ctx context.Context, mu *sync.Mutex, parent *leaseD
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
 	k.deadline.clocks, k.deadline.Parent = c.deadlines, parent
 	k.loop = run{c: c, owner: k, mutex: mu, timers: c.beats, timeout: k.t.RequestTimeout}
+	if !c.slowWrites {
+		k.loop.beat = k.t.HeartbeatTimeout()
+	}
 	c.deadlines.Nap(napOf(*k.t))
 	c.beats.Nap(napOf(*k.t))
 }

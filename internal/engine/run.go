@@ -25,8 +25,9 @@ type run struct {
 	shared *sync.Mutex
 	// timers belong to the clock that the machine counts by.
 	timers *timers
-	// timeout bounds each call; 0 means the client's timeout.
-	timeout time.Duration
+	// timeout bounds each call; 0 means the client's timeout. beat bounds each heartbeat; 0
+	// means timeout.
+	timeout, beat time.Duration
 	// wake steps another machine, and begin drives a new one. They may be nil if the
 	// machine knows no other.
 	wake, begin func(protocol.Machine)
@@ -81,7 +82,11 @@ func (r *run) act(step func(now time.Duration) protocol.Action) {
 func (r *run) carry(now time.Duration, a protocol.Action) {
 	r.owner.stepped(now, a)
 	if a.Call != nil {
-		r.c.send(r.timeout, r.owner.neededBy(), a.Call, r)
+		timeout := r.timeout
+		if a.Call.Kind == protocol.Heartbeat && r.beat > 0 {
+			timeout = r.beat
+		}
+		r.c.send(timeout, r.owner.neededBy(), a.Call, r)
 	}
 	r.set()
 	for _, m := range a.Begin {

@@ -871,7 +871,7 @@ func (h *Holder) fail(now time.Duration, err error, a *Action) {
 	if h.failures == 0 && h.alarm != never {
 		h.alarm = now + h.t.RequestTimeout
 	}
-	h.retry = now + h.t.retry(*h.env, h.failures, err, h.timeLeft(now))
+	h.retry = now + h.t.retryBeat(*h.env, h.failures, err, h.timeLeft(now))
 	h.failures++
 	h.lastErr = err
 	_, beats := h.state.(*beating)

@@ -123,6 +123,20 @@ func (t Timing) Window() time.Duration {
 // confirmed write was sent.
 func (t Timing) Usable() time.Duration { return t.Window() - t.Grace }
 
+// leastHeartbeatTimeout is enough for a write on a new connection, and for a store's hiccup.
+const leastHeartbeatTimeout = 500 * time.Millisecond
+
+// HeartbeatTimeout returns how long one write that shows life may take. It is shorter than the
+// default of RequestTimeout, so that an outage of the store costs less of the lease: a heartbeat
+// that hangs when the store answers again delays the next one by that much. Another
+// RequestTimeout counts for heartbeats too.
+func (t Timing) HeartbeatTimeout() time.Duration {
+	if t.RequestTimeout != t.Lease/10 {
+		return t.RequestTimeout
+	}
+	return min(t.RequestTimeout, max((t.Lease/15).Truncate(time.Millisecond), leastHeartbeatTimeout))
+}
+
 // Reservation returns how long a lock is reserved for the owner or label that it is
 // handed over to: long enough for two polls and two writes. It is a whole number of
 // milliseconds, because stores keep milliseconds.
@@ -222,6 +236,16 @@ func (t Timing) retry(e Env, n int, err error, left time.Duration) time.Duration
 	}
 	most := min(t.Heartbeat/8<<min(n, 10), t.Lease/10, left/4)
 	return max(d, e.between(most/2, most))
+}
+
+// retryBeat is retry for a heartbeat. A heartbeat that hangs, and the pause after it, take at most
+// two of its timeouts.
+func (t Timing) retryBeat(e Env, n int, err error, left time.Duration) time.Duration {
+	d := t.retry(e, n, err, left)
+	if errors.Is(err, driver.ErrThrottled) {
+		return d
+	}
+	return min(d, t.HeartbeatTimeout())
 }
 
 // backoff returns how long to wait after the nth failure in a row, counted

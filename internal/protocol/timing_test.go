@@ -114,3 +114,24 @@ func FuzzValidate(f *testing.F) {
 		}
 	})
 }
+
+func TestHeartbeatTimeout(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct{ lease, request, want time.Duration }{
+		{15 * time.Second, 0, time.Second},
+		{time.Minute, 0, 4 * time.Second},
+		{10 * time.Second, 0, 666 * ms},
+		{7500 * ms, 0, 500 * ms},
+		{6 * time.Second, 0, 500 * ms},
+		{5 * time.Second, 0, 500 * ms},
+		{4 * time.Second, 0, 400 * ms},
+		{10 * ms, 0, ms},
+		{15 * time.Second, 700 * ms, 700 * ms},
+		{15 * time.Second, 2 * time.Second, 2 * time.Second},
+	} {
+		timing := Timing{Lease: tt.lease, RequestTimeout: tt.request}.WithDefaults()
+		if got := timing.HeartbeatTimeout(); got != tt.want {
+			t.Errorf("lease %v, request timeout %v: %v, want %v", tt.lease, tt.request, got, tt.want)
+		}
+	}
+}

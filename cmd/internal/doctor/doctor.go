@@ -70,7 +70,7 @@ func Examine(ctx context.Context, p Patient) (bad bool, err error) {
 		return true, errors.Join(errNoStore, err)
 	}
 	defer func() { _ = store.Close() }()
-	for _, f := range numbersBeside(store, p.Options) {
+	for _, f := range numbersFor(store, p.Options) {
 		p.Tell(f)
 	}
 	if err := p.try(ctx, store); err != nil {

@@ -124,8 +124,8 @@ func TestJudgements(t *testing.T) {
 		text string
 	}{
 		{judgeWrites(ms(1, 2, 30), o), driver.LevelOK, "median 2ms"},
-		{judgeWrites(ms(1, 2, 600), o), driver.LevelWarn, "--lease 25s or more"},
-		{judgeWrites(ms(900, 1600, 2000), o), driver.LevelBad, "--lease 1m21s or more"},
+		{judgeWrites(ms(1, 2, 600), o), driver.LevelWarn, "--lease 37s or more"},
+		{judgeWrites(ms(900, 1600, 2000), o), driver.LevelBad, "--lease 2m1s or more"},
 		{judgeSource("tsc"), driver.LevelOK, "tsc"},
 		{judgeSource("jiffies"), driver.LevelWarn, "jiffies"},
 		{judgeDiscipline(false, 0, 10_000, 0.09, false), driver.LevelOK, "0.0000 %"},

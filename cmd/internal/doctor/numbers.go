@@ -15,40 +15,53 @@ import (
 
 // Numbers says what follows from the options.
 func Numbers(o tenure.Options) []driver.Finding {
-	usable, spare := partsOf(o)
+	usable, spare := partsOf(o, heartbeatTimeout(o))
 	away := driver.OK("lease", "the store may be away for %v before the lease is lost", shown(spare))
 	if spare < o.HeartbeatPeriod {
 		away.Level, away.Advice = driver.LevelWarn, "a longer lease, or a shorter heartbeat period, leaves time for another try"
 	}
 	return []driver.Finding{
-		driver.OK("lease", "lease %v, heartbeat every %v, request timeout %v, grace %v: work is asked to "+
+		driver.OK("lease", "lease %v, heartbeat every %v with a timeout of %v, grace %v: work is asked to "+
 			"stop %v after the last successful heartbeat was sent",
-			o.LeaseDuration, o.HeartbeatPeriod, o.RequestTimeout, o.Grace, shown(usable)),
+			o.LeaseDuration, o.HeartbeatPeriod, shown(heartbeatTimeout(o)), o.Grace, shown(usable)),
 		away,
 		driver.OK("lease", "a crashed holder's lock is free %v after its last heartbeat was seen", o.LeaseDuration),
 	}
 }
 
 // partsOf returns how long after a heartbeat was sent its holder may act, and for how long the
-// store may be away.
-func partsOf(o tenure.Options) (usable, spare time.Duration) {
+// store may be away, if a heartbeat times out after beat.
+func partsOf(o tenure.Options, beat time.Duration) (usable, spare time.Duration) {
 	window := time.Duration(float64(o.LeaseDuration) * (1 - o.MaxClockDrift) / (1 + o.MaxClockDrift))
 	usable = window - o.Grace
 	// The last heartbeat was good; the next one hangs, and so may its repetition.
-	return usable, usable - o.HeartbeatPeriod - 2*o.RequestTimeout
+	return usable, usable - o.HeartbeatPeriod - 2*beat
 }
 
-// numbersBeside says what else follows from the options if other lock clients share the store, so
-// that a client allows for any clock.
-func numbersBeside(store driver.Store, o tenure.Options) []driver.Finding {
+func heartbeatTimeout(o tenure.Options) time.Duration {
+	return protocol.Timing{Lease: o.LeaseDuration, RequestTimeout: o.RequestTimeout}.HeartbeatTimeout()
+}
+
+// numbersFor says what follows from the options for this store, if that is less than [Numbers]
+// says: a client allows for any clock where other lock clients share the store, and waits longer
+// for the heartbeats of a slow one.
+func numbersFor(store driver.Store, o tenure.Options) []driver.Finding {
 	s, ok := store.(driver.Sharer)
-	if !ok || !s.SharesLocks() || o.MaxClockDrift != protocol.RawDrift {
+	shares := ok && s.SharesLocks() && o.MaxClockDrift == protocol.RawDrift
+	beat := heartbeatTimeout(o)
+	_, slow := store.(driver.SlowWriter)
+	if slow {
+		beat = o.RequestTimeout
+	}
+	if shares {
+		o.MaxClockDrift = protocol.DefaultDrift
+	}
+	if !shares && beat == heartbeatTimeout(o) {
 		return nil
 	}
-	o.MaxClockDrift = protocol.DefaultDrift
-	usable, spare := partsOf(o)
-	return []driver.Finding{driver.OK("lease", "other lock clients share the store, so leases allow clocks %g %%: work "+
-		"is asked to stop after %v, and the store may be away for %v", 100*o.MaxClockDrift, shown(usable), shown(spare))}
+	usable, spare := partsOf(o, beat)
+	return []driver.Finding{driver.OK("lease", "with this store, leases allow clocks %g %% and heartbeats %v: work is "+
+		"asked to stop after %v, and the store may be away for %v", 100*o.MaxClockDrift, shown(beat), shown(usable), shown(spare))}
 }
 
 func shown(d time.Duration) time.Duration {
@@ -73,11 +86,12 @@ func measure(all []time.Duration) latency {
 	return latency{all[0], all[len(all)/2], all[len(all)-1]}
 }
 
-// judge compares the latency of heartbeats with the limit that a client sets to one. Most is
-// what happens if most take longer, remedy what to do then, before the lease that they want.
-func (l latency) judge(f driver.Finding, limit time.Duration, most, slow, remedy string) driver.Finding {
-	// The limit is a tenth of the lease, and should be four times the slowest.
-	fits := max(time.Second, (40*l.most).Round(time.Second)+time.Second)
+// judge compares the latency of heartbeats with the limit that a client sets to one, a share of
+// its lease. Most is what happens if most take longer, remedy what to do then, before the lease
+// that they want.
+func (l latency) judge(f driver.Finding, limit, share time.Duration, most, slow, remedy string) driver.Finding {
+	// The limit should be four times the slowest.
+	fits := max(time.Second, (4*share*l.most).Round(time.Second)+time.Second)
 	switch {
 	case l.median > limit:
 		f.Level = driver.LevelBad
@@ -89,8 +103,10 @@ func (l latency) judge(f driver.Finding, limit time.Duration, most, slow, remedy
 	return f
 }
 
-// judgeWrites compares the latency of writes with the request timeout.
+// judgeWrites compares the latency of writes with the timeout of heartbeats, a fifteenth of the
+// lease.
 func judgeWrites(l latency, o tenure.Options) driver.Finding {
-	f := driver.OK("latency", "writes take %v; the request timeout is %v", l, o.RequestTimeout)
-	return l.judge(f, o.RequestTimeout, "most heartbeats would fail", "slow writes would lose leases", "with this store, use")
+	limit := heartbeatTimeout(o)
+	f := driver.OK("latency", "writes take %v; heartbeats time out after %v", l, shown(limit))
+	return l.judge(f, limit, 15, "most heartbeats would fail", "slow writes would lose leases", "with this store, use")
 }

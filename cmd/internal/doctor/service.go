@@ -210,7 +210,7 @@ func (s *Service) numbers(lease, heartbeat, usable time.Duration) {
 func judgeHeartbeats(l latency, lease time.Duration) driver.Finding {
 	limit := max(lease/10, leastPatience)
 	f := driver.OK("latency", "heartbeats take %v; a client tries again after %v", l, shown(limit))
-	return l.judge(f, limit, "most heartbeats would be retried", "slow heartbeats would lose locks",
+	return l.judge(f, limit, 10, "most heartbeats would be retried", "slow heartbeats would lose locks",
 		"run tenure doctor on the server, whose store may be slow, or start tenured with")
 }
 
