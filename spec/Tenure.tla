@@ -37,18 +37,36 @@ vars == <<store, net, mach, log>>
 (* Time: README.md. A step due by a local clock happens between Shortest and *)
 (* Longest.                                                                  *)
 
-Shortest(d) == (d * DriftDen) \div (DriftDen + DriftNum)
-Longest(d)  == (d * DriftDen + DriftDen - DriftNum - 1) \div (DriftDen - DriftNum)
+\* The clocks of holders and of contenders may be unlike, one raw and one
+\* slewed: a clock errs by its Num/DriftDen at most, and its process counts
+\* with its Bound/DriftDen. Configurations replace these by Exact. A record
+\* says its holder's bound.
+Exact == 0
+HolderNum == DriftNum
+HolderBound == DriftNum
+ContenderNum == DriftNum
+ContenderBound == DriftNum
+
+Shortest(d) == (d * DriftDen) \div (DriftDen + HolderNum)
+Longest(d)  == (d * DriftDen + DriftDen - HolderNum - 1) \div (DriftDen - HolderNum)
+
+\* Shortest by a contender's clock.
+Soonest(d) == IF ContenderNum = HolderNum THEN Shortest(d) ELSE (d * DriftDen) \div (DriftDen + ContenderNum)
 
 \* How long a sender may rely on its write, from before sending it.
 Window == IF "no grace for drift" \in Wrong THEN Lease
-          ELSE IF "one clock alone" \in Wrong THEN (Lease * (DriftDen - DriftNum)) \div DriftDen
-          ELSE (Lease * (DriftDen - DriftNum)) \div (DriftDen + DriftNum)
+          ELSE IF "one clock alone" \in Wrong THEN (Lease * (DriftDen - HolderBound)) \div DriftDen
+          ELSE (Lease * (DriftDen - HolderBound)) \div (DriftDen + HolderBound)
 Usable == Window - Grace
+
+\* How long a contender waits for a holder, whose bound may be lower than its own.
+Above == (DriftDen + HolderBound) * (DriftDen - ContenderBound)
+Patience == IF HolderBound >= ContenderBound \/ "waits a lease" \in Wrong THEN Lease
+         ELSE (Lease * (DriftDen - HolderBound) * (DriftDen + ContenderBound) + Above - 1) \div Above
 
 \* No decision depends on a greater age.
 Max(a, b) == IF a > b THEN a ELSE b
-Old == Max(Longest(Usable), Shortest(Lease))
+Old == Max(Longest(Usable), Soonest(Patience))
 Aged(a, d) == IF a + d > Old THEN Old ELSE a + d
 
 -----------------------------------------------------------------------------
@@ -88,7 +106,7 @@ Kept(r, v, to, how) ==
               !.end = None, !.prev = Tenure([r EXCEPT !.end = Why(how)], how)]
 
 Taken(r) == r.st \in {"held", "reserved"}
-Wait(r)  == IF r.st = "reserved" /\ r.own # None THEN Reserve ELSE Lease
+Wait(r)  == IF r.st = "reserved" /\ r.own # None THEN Reserve ELSE Patience
 SameSign(r, s) == r.st = s.st /\ r.tok = s.tok /\ r.beat = s.beat
 
 -----------------------------------------------------------------------------
@@ -321,7 +339,7 @@ Claim(p, v) ==
 
 \* The holder is dead, the lock is reserved for p, or the term is p's own, but
 \* too old.
-Dead(m) == Taken(m.rec) /\ m.age >= Shortest(Wait(m.rec))
+Dead(m) == Taken(m.rec) /\ m.age >= Soonest(Wait(m.rec))
 Takeover(p, v) ==
     LET m == mach[p] IN
     /\ m.phase = "wait"
