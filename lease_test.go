@@ -188,7 +188,7 @@ func TestSetDataKeepsTheLastOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.Client("a")
 		l := m.MustAcquire("x", &tenure.AcquireOptions{Data: []byte("first")})
-		m.Inject(faultstore.OpSetData, 0, 0, faultstore.Slow(time.Second, 0))
+		m.Inject(faultstore.OpSetData, 0, 0, faultstore.Slow(time.Second-1, 0))
 		one, two, three := []byte("one"), []byte("two"), []byte("three")
 		var done []<-chan error
 		for _, data := range [][]byte{one, two, three} {
