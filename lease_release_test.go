@@ -119,7 +119,7 @@ func TestReleaseWithKeepsAndEmptiesData(t *testing.T) {
 // TestReleaseWithBesideAHeartbeat: with one under way, and with data under way.
 func TestReleaseWithBesideAHeartbeat(t *testing.T) {
 	eachTaker(t, func(t *testing.T, w *world, a *machine, l *tenure.Lease) {
-		a.Inject(faultstore.OpSetData, 0, 1, faultstore.Slow(time.Second/2, time.Second/2))
+		a.Inject(faultstore.OpSetData, 0, 1, faultstore.Slow(time.Second/3, time.Second/3))
 		set := testutil.Go(func() error { return l.SetData(t.Context(), []byte("older")) })
 		time.Sleep(time.Second / 4)
 		testutil.Want(t, l.ReleaseWith(t.Context(), &tenure.ReleaseOptions{Data: []byte("at 7")}), nil)
