@@ -144,7 +144,7 @@ func New(store driver.Store, o Options) *Client {
 
 	c.Store = newCheckedStore(store, c.endAll)
 	if o.Timing.Waits > 0 {
-		c.Store.lives = &lives{now: c.clock, waits: o.Timing.Waits, seen: map[string]time.Duration{}}
+		c.Store.lives = &lives{now: c.clock, of: protocol.NewLives(o.Timing.Waits)}
 	}
 	c.watcher, _ = store.(driver.Watcher)
 	if r, ok := store.(driver.RefusalCharger); ok {
