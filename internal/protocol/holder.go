@@ -843,7 +843,7 @@ func (h *Holder) sameTerm(rec driver.Record) bool {
 // confirmed write, not from now. All earlier attempts name another version, so none of
 // them can be applied any more.
 func (h *Holder) adopt(now time.Duration, rec driver.Record, a *Action) {
-	if rec.Beat != h.rec.Beat && h.data == h.dataKept && !bytes.Equal(rec.Data, h.rec.Data) {
+	if rec.Life != "" && h.data == h.dataKept && !bytes.Equal(rec.Data, h.rec.Data) {
 		h.data++ // the engine has lost the data with the writes that carried them
 		h.want = h.rec.Data
 	}

@@ -362,3 +362,24 @@ func closes(r *Call) bool { return r.Kind == ForceRelease && r.OfSession() }
 func inquires(r *Call) bool {
 	return r.Kind == Request && r.OfSession() && r.Next.Requests[len(r.Next.Requests)-1].Kind == driver.Confirm
 }
+
+// TestLostDataUnderASession: the engine has lost the data of a lock under a session, whose record
+// keeps its beat. The holder's next write, here its release, has them again.
+func TestLostDataUnderASession(t *testing.T) {
+	_, lock := sessionWithLock(timing)
+	before := lock.Record()
+	before.Life = "e2"
+	serial, a := lock.SetData(0, []byte("late"))
+	lock.Reply(0, Result{Outcome: Applied, Found: true, Record: a.Call.Next})
+	if n := lock.DataKept(); n != serial {
+		t.Fatalf("data %d are stored, want %d", n, serial)
+	}
+	first := lock.Done(time.Second).Call
+	if first == nil || first.Kind != Release {
+		t.Fatalf("the work has returned, and the lock sends %+v", first)
+	}
+	r := lock.Reply(time.Second, Result{Outcome: Conflicted, Found: true, Record: before}).Call
+	if r == nil || r.Kind != Release || string(r.Next.Data) != "late" {
+		t.Fatalf("after the loss it sends %+v, want the data again", r)
+	}
+}
