@@ -90,8 +90,8 @@ func (m *machine) told(k *protocol.Requester) {
 	}
 	m.left = true
 	m.l.note("%s is answered: %s", m, answers[a])
-	if m.life != m.l.life {
-		return // the tokens have begun again
+	if m.life != m.l.life || m.l.engine != nil {
+		return // the tokens have begun again, or what was true is lost
 	}
 	if before := k.Before(); a == protocol.Done && before != nil {
 		m.l.owe(m, before.Token)

@@ -75,7 +75,10 @@ func (w *World) beaten(id string, number int) {
 	if b.number == 0 {
 		b.first = w.now
 	}
-	b.number, b.stored = number, w.now
+	if b.number == 0 || w.engine == nil { // a server that did not have it shows no life by it
+		b.stored = w.now
+	}
+	b.number = number
 }
 
 // sent notes a write before it is sent.
@@ -92,6 +95,7 @@ func (l *lock) sent(m *machine, r *protocol.Call) {
 		return // nothing is written
 	}
 	l.judgeCall(m, r)
+	l.judgeData(m, r)
 	if r.Kind == protocol.Heartbeat && m.h != nil && m.h.Quiet() {
 		l.fail("%s has abdicated, but sends heartbeats", m)
 	}
@@ -161,6 +165,7 @@ func (l *lock) believes(who fmt.Stringer, rec driver.Record) int {
 	if p := rec.Prev; p != nil && p.End == driver.EndExpired {
 		l.tally.Of[Takeover]++
 	}
+	l.grantedAt(rec.Token)
 	if is := l.store.rec; is.Token == rec.Token && len(is.Requests) > 0 {
 		l.heeds(rec.Token)
 	}
@@ -264,7 +269,7 @@ func (l *lock) check() {
 	}
 	l.checkFamilies(holder)
 	l.checkOrphan()
-	if l.lain < l.kept {
+	if l.lain < l.kept && l.engine == nil {
 		l.fail("the store has data %q, but %d.%d was confirmed", l.store.rec.Data, l.kept>>32, uint32(l.kept))
 	}
 }
@@ -302,7 +307,8 @@ func (l *lock) checkLease(m *machine) {
 	if m.h.Deadline() > latest+m.timing.Usable() {
 		l.fail("%s has its deadline at %v, later than any applied write gives it", m, m.h.Deadline())
 	}
-	if is := l.store.rec; m.h.Cause() == protocol.Superseded && is.Token == rec.Token && is.State == driver.Held {
+	is := l.store.rec
+	if m.h.Cause() == protocol.Superseded && is.Token == rec.Token && is.State == driver.Held && l.engine == nil {
 		l.fail("%s is superseded by its own term", m)
 	}
 	switch {
@@ -310,6 +316,9 @@ func (l *lock) checkLease(m *machine) {
 		l.fail("%s expired, and its deadline moves", m)
 	case m.h.Expired():
 		m.deadline = m.h.Deadline()
+	}
+	if m.h.DataKept() >= m.lays {
+		m.kept = m.number
 	}
 	if n := m.h.DataKept(); n > 0 {
 		l.kept = max(l.kept, serial(rec.Token, n))
@@ -324,7 +333,7 @@ func (p *process) sees() func(*machine) {
 	since := view.Since()
 	return func(m *machine) {
 		is, found := view.Record()
-		same := seen && found && is.Token == was.Token && is.State == was.State &&
+		same := seen && found && is.Token == was.Token && is.State == was.State && is.Life == was.Life &&
 			l.written[is.Version].beat == l.written[was.Version].beat
 		if same && view.Since() != since {
 			l.fail("%s takes a record for a sign of life whose beat stands: %+v", m, is)
@@ -345,8 +354,8 @@ func (l *lock) recognised(m *machine, res protocol.Result) {
 		}
 		return
 	}
-	if m.under != nil {
-		return // its deadline is the session's
+	if m.under != nil || l.engine != nil {
+		return // its deadline is the session's; or another server has shown an earlier beat since
 	}
 	mine := res.Outcome == protocol.Conflicted && res.Record.Token == m.h.Record().Token
 	if mine && !m.h.Expired() && m.h.Deadline() < by.hold+m.timing.Usable() {

@@ -17,14 +17,20 @@
 // answers 502 for what is carried out. A client is no machine of the core. It follows the rules
 // that every client of the service has to, in serviceholder.go.
 //
+// In some schedules the engine of the store loses the writes that it has answered: a replica
+// takes the place of the primary, which goes on for a while for the processes that still reach it,
+// or the primary starts again with an earlier state. Each begins a life of the engine, as package
+// driver says, and each process has its own [protocol.Lives].
+//
 // After every step it checks what must always hold: no two processes whose lease check passes
 // hold one lock, tokens rise, no write of an earlier holder passes a real [fence.Gate] after
 // one of a later holder, every write changes what it may and nothing else. Of a client's
 // heartbeats, which several replicas may carry out, one write at most is applied; a client
 // learns of a request, and of a loss only when it has lost the lock; a grant that it does not
-// use is freed. When the faults have ended it checks that each lock has a holder within a
-// stated bound, and that the history is complete except for terms that two crashes in a row
-// may hide. The first violation ends the run, and [Shrink] makes it small.
+// use is freed. A holder whose record has survived a loss of the engine goes on, and writes its
+// data again. When the faults have ended it checks that each lock has a holder within a stated
+// bound, and that the history is complete except for terms that two crashes in a row may hide.
+// The first violation ends the run, and [Shrink] makes it small.
 //
 // [Explore] runs many seeds; the program in run does it until it is stopped. Each file of
 // testdata/mutants is one mistake in the machines, or in the world around them, and names

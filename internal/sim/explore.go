@@ -87,7 +87,8 @@ func drawTiming(src Source) protocol.Timing {
 const minProcesses = 3
 
 // Schedule draws a world with faults. One of eight has clients of a lock service, another one
-// guardians, and a third one many requests for locks under sessions.
+// guardians, and a third one many requests for locks under sessions. One of twenty has an engine
+// that loses writes.
 func Schedule(src Source) Config {
 	t := drawTiming(src)
 	c := Config{
@@ -106,6 +107,8 @@ func Schedule(src Source) Config {
 		c.Guarded = true
 	case orphans >= 20:
 		c.Sessions, c.Requests, c.Length = true, true, 12*t.Lease
+	case orphans >= 12 && !c.Deletions && !c.Unless && !c.Observers:
+		c.Loses = true
 	}
 	return c
 }

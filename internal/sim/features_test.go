@@ -40,6 +40,15 @@ func TestFeatures(t *testing.T) {
 		{"guardians", 600, func(seed uint64, c *Config) {
 			[...]func(*Config){guarded, guardedLong, guardedPrompt, guardedDeleted}[seed%4](c)
 		}, map[Happening]int{CrashReleased: 250}},
+		// An engine that loses writes, with sessions and without. No two hold one lock, on whichever
+		// server; no token is given twice; who has a record that survived goes on, with its data; and
+		// each lock has a holder in the end.
+		{"losing", 300, func(seed uint64, c *Config) {
+			[...]func(*Config){losing, and(losing, sessioned), losingLeases}[seed%3](c)
+		}, map[Happening]int{
+			Failover: 1000, OpenedGrant: 100, CutGrant: 20, Survived: 100, SteppedBack: 50, Closed: 100, Raised: 100,
+			SessionEnded: 100, DataAgain: 20,
+		}},
 		// A term ends as failed when its work says so.
 		{"failed work", 500, func(_ uint64, c *Config) { failing(c) }, map[Happening]int{Failed: 250}},
 		// Locks under sessions, with and without requests, and with nothing that fails.
@@ -84,6 +93,19 @@ func TestFeatures(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSessionOnBothSides: a process reads on the new primary that a session is absent, because the
+// engine has lost it, or that it is closed, because it is of a former life. Then it takes over a
+// lock under that session on the old primary, where the session is alive. The holder has its
+// heartbeats from there, and still believes. A reply that shows no record names no life, so the
+// core cannot tell the two servers apart.
+func TestSessionOnBothSides(t *testing.T) {
+	t.Skip("the core takes the lock: it lacks a rule for the end of a session that another server has shown")
+	explore(t, 200, func(_ uint64, c *Config) {
+		losing(c)
+		c.Sessions, c.BothSides = true, true
+	})
 }
 
 // TestReplicasWithOtherLeases: a heartbeat that is carried out by a replica with a shorter

@@ -34,6 +34,11 @@ type host struct {
 	views   map[string]*protocol.View // of sessions, by id
 	peeks   map[string][]peek         // when each was shown, by key
 
+	lives  *protocol.Lives          // of the engine, as this process has seen them
+	named  map[string]time.Duration // when it was first shown each, in real time
+	old    *server                  // that it reaches, instead of the engine's, until leaves
+	leaves time.Duration
+
 	visits []*visit // of a client: at most one for each lock
 	at     int      // the replica that it calls first
 	bound  float64  // of the error of its clock, as it tells the replicas
@@ -136,6 +141,7 @@ func (h *host) restart() {
 	h.up, h.paused = true, 0
 	h.hold, h.cont = h.w.clock(), h.w.clock()
 	h.views = map[string]*protocol.View{}
+	h.forgets()
 	h.w.started(h)
 	for _, p := range h.procs {
 		p.look()

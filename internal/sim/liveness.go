@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
@@ -70,6 +71,12 @@ func (w *World) patience() time.Duration {
 	most := 2*w.most.Lease + 3*w.most.Refresh + 4*w.most.RequestTimeout
 	if w.cfg.Clients > 0 {
 		most += w.most.Lease // a late heartbeat of a dead client, and an unused grant
+	}
+	if w.engine != nil {
+		most += w.t.Waits - w.most.Lease // instead of the lease of who has died
+		if slices.ContainsFunc(w.locks, func(l *lock) bool { return l.store.rec.State == driver.Reserved }) {
+			most += w.t.Waits // a closed life hides a reservation, so that its count begins when the life is opened
+		}
 	}
 	return w.slow(most)
 }

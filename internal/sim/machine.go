@@ -69,7 +69,8 @@ type machine struct {
 	seen                  uint64        // and the latest token that it has seen
 	request               string        // of a requester, that it has written
 	applied               time.Duration // of a session: when the latest applied write was sent
-	lays                  uint64
+	lays                  uint64        // the latest data
+	number, kept          uint64        // that those have in the record, and the highest that was confirmed
 	deadline              time.Duration // once expired
 	quietSince, overSince time.Duration // of a lease
 
@@ -115,6 +116,7 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 		l.written[r.Next.Version] = by
 	}
 	m.peeked(r, res)
+	m.showsLife(res.Record.Life)
 	switch {
 	case r.Kind == protocol.HistoryPut:
 		m.tried(res)
@@ -122,7 +124,9 @@ func (m *machine) reply(number int, r *protocol.Call, res protocol.Result) {
 		m.p.wish = 0
 	}
 	saw := m.p.sees()
-	m.took(m.is.Reply(m.now(), res))
+	a := m.is.Reply(m.now(), res)
+	m.undisturbed(r, res)
+	m.took(a)
 	saw(m)
 	if m.role == waiting && !m.left && res.Record.State == driver.Held {
 		l.recognised(m, res)

@@ -157,6 +157,9 @@ func (m *machine) send(r *protocol.Call) {
 	if r.Kind == protocol.Claim || r.Kind == protocol.Takeover {
 		r.Stamp(l.wall()) // by which the history tells two terms under one token apart
 	}
+	if l.engine != nil {
+		r.Next.Opens = p.lives.Opening(p.cont.at(l.now), l.wall())
+	}
 	if r.Kind.Reads() {
 		l.Reads++
 	} else {
@@ -183,7 +186,7 @@ func (m *machine) send(r *protocol.Call) {
 	if l.fails(Stale) && l.one(8) {
 		behind = 1 + l.src.IntN(4)
 	}
-	c := &carried{m: m, r: r, number: number, behind: behind}
+	c := &carried{m: m, r: r, number: number, behind: behind, to: p.reaches()}
 	if r.Kind == protocol.Claim && l.cfg.Doubled && l.fails(Messages) && (m.under != nil || m.conn != nil) {
 		*m.claimed() = c.haunts
 	}
@@ -200,7 +203,7 @@ func (c *carried) travels(there, back time.Duration) {
 		fallthrough
 	case answered:
 		l.after(there, func() {
-			res := c.applies()
+			res := c.applies(false)
 			l.after(back, func() { c.answers(0, res) })
 		})
 		return
@@ -215,7 +218,7 @@ func (c *carried) travels(there, back time.Duration) {
 		return
 	case lost:
 	case unanswered:
-		l.after(there, func() { c.applies() })
+		l.after(there, func() { c.applies(false) })
 	case delayed:
 		c.again(patience, 2*lease)
 		if l.one(4) {
@@ -231,6 +234,7 @@ type carried struct {
 	r      *protocol.Call
 	number int // in the trace
 	behind int // how many writes a cheap read is behind
+	to     *server
 }
 
 // answers hands the machine the result when d has passed.
@@ -238,10 +242,14 @@ func (c *carried) answers(d time.Duration, res protocol.Result) {
 	c.m.after(d, func() { c.m.reply(c.number, c.r, res) })
 }
 
-// applies has the store carry the call out.
-func (c *carried) applies() protocol.Result {
+// applies has the store carry the call out, perhaps late.
+func (c *carried) applies(late bool) (res protocol.Result) {
 	m, r, l := c.m, c.r, c.m.l
-	res := l.apply(m, r, c.behind)
+	if !l.arrivesAt(c.to, late) {
+		return protocol.Result{Outcome: protocol.NotApplied, Err: errBusy}
+	}
+	res = l.apply(m, r, c.behind)
+	l.turnBack()
 	if !r.Kind.Reads() {
 		m.traceResult(trace.Apply, c.number, res, l.store.rec, l.store.found)
 	}
@@ -260,7 +268,7 @@ func (c *carried) again(from, to time.Duration) {
 	if l := c.m.l; !c.r.Kind.Reads() {
 		l.onceMore(from, to, func() {
 			l.tally.Of[LateWrite]++
-			c.applies()
+			c.applies(true)
 		})
 	}
 }
@@ -269,7 +277,7 @@ func (c *carried) again(from, to time.Duration) {
 func (c *carried) haunts() {
 	l := c.m.l
 	l.tally.Of[LateWrite]++
-	if c.applies(); l.one(2) {
+	if c.applies(true); l.one(2) {
 		c.m.p.rests = l.now + 4*l.t.Lease // nobody but another process finds it then
 	}
 }

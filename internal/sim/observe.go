@@ -64,7 +64,7 @@ func (m *machine) looks(call *protocol.Call) {
 // deletion the tokens begin again.
 func (m *machine) saw() {
 	rec, found := m.p.view.Record()
-	if !found || m.l.cfg.Deletions {
+	if !found || m.l.cfg.Deletions || m.l.engine != nil {
 		return
 	}
 	if rec.Token < m.seen {

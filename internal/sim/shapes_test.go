@@ -109,6 +109,21 @@ var (
 	}
 )
 
+// keeping has an engine that loses nothing.
+func keeping(c *Config) { c.Loses = false }
+
+// losing puts the records on an engine that may lose them.
+func losing(c *Config) {
+	c.Loses, c.Clients, c.Replicas, c.Guarded, c.Deletions, c.Unless, c.Observers = true, 0, 0, false, false, false, false
+	c.Processes = max(c.Processes, minProcesses)
+}
+
+// losingLeases has no sessions, and so processes that reach both sides of a network.
+func losingLeases(c *Config) {
+	losing(c)
+	c.Sessions, c.Requests, c.Mixed = false, false, false
+}
+
 // shapes are kinds of schedules. Each shows some mistakes soon.
 var shapes = map[string]func(*Config){
 	"any":          func(*Config) {},
@@ -132,6 +147,9 @@ var shapes = map[string]func(*Config){
 		c.Mixed, c.Sessions, c.Requests = true, false, false
 	},
 	"mixed-sessions":  and(mixed, sessioned, requested),
+	"losing":          losing,
+	"losing-sessions": and(losing, sessioned),
+	"losing-leases":   losingLeases,
 	"guarded":         guarded,
 	"guarded-long":    guardedLong,
 	"guarded-prompt":  guardedPrompt,
@@ -169,7 +187,7 @@ func TestShapes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			broken := map[string]bool{}
 			for seed := range few(*seeds) {
-				_, err := Run(Seed(seed), shapes[name], nil)
+				_, err := Run(Seed(seed), and(keeping, shapes[name]), nil)
 				if v, failed := err.(*Violation); failed && !broken[v.Rule] { //nolint:errorlint // it is never wrapped
 					broken[v.Rule] = true
 					t.Errorf("seed %d: %v", seed, err)

@@ -54,6 +54,16 @@ const (
 	Inherited      Happening = "reservation taken by its label"
 	Notified       Happening = "message to a waiter"
 	Hurried        Happening = "message to a holder"
+
+	Failover     Happening = "failover" // or a restart, with loss
+	OpenedGrant  Happening = "grant in an opened life"
+	CutGrant     Happening = "grant at a server that is cut off"
+	Survived     Happening = "heartbeat in a closed life"
+	SteppedBack  Happening = "step back to an earlier beat"
+	Closed       Happening = "write refused in a closed life"
+	Raised       Happening = "token raised"
+	SessionEnded Happening = "session ended by a new life"
+	DataAgain    Happening = "lost data written again"
 )
 
 // Transitions count the steps of the core's machines: what a machine was doing, which call of

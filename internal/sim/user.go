@@ -234,7 +234,7 @@ func (m *machine) storeData() {
 	}
 	n := m.lays + 1
 	serial, a := m.h.SetData(m.clock(), fmt.Appendf(nil, "%d.%d", m.h.Record().Token, n))
-	m.lays = serial
+	m.lays, m.number = serial, n
 	m.l.note("%s writes data %d", m, serial)
 	m.took(a)
 }

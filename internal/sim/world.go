@@ -58,8 +58,14 @@ type Config struct {
 	// Guarded makes the work of a crashed process go on for a while, in processes of its
 	// own, until a guardian has killed them and frees the lock.
 	Guarded bool
-	History int    // how many terms the history of a lock keeps; 100 if it is zero
-	Trace   *Trace // records the run; nil is faster
+	// Loses puts the records on an engine that may lose what it has answered, with a store
+	// that is guarded: see [driver.Guarded]. Not with clients, guardians, or deletions.
+	Loses bool
+	// BothSides has processes reach an old primary and the new one by turns even where there
+	// are sessions, which the core does not withstand yet.
+	BothSides bool
+	History   int    // how many terms the history of a lock keeps; 100 if it is zero
+	Trace     *Trace // records the run; nil is faster
 }
 
 // Trace is the record of a run.
@@ -88,6 +94,7 @@ type World struct {
 	final     bool          // the faults are over
 	healed    time.Duration // since then
 	guardians []*host
+	engine    *engine         // that loses, or nil
 	model     *trace.Recorder // of what the model knows, or nil
 
 	violation, rule string // the first, and what all of its kind share
@@ -125,6 +132,7 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 			w.after(w.upTo(4*lease), l.clear)
 		}
 	}
+	w.often(w.cfg.Loses, 2*lease, lease/4, 2*lease, w.loses)
 	for _, h := range w.hosts {
 		if h.procs != nil {
 			w.often(cfg.Sessions && !h.serves, lease/4, lease/16, lease/2, h.keep)
@@ -137,13 +145,13 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 	}
 	w.often(cfg.Faults, lease, lease/8, lease, w.nemesis)
 	w.often(cfg.Guarded, 2*lease, 0, 2*lease, w.kills)
-	w.run(func() bool { return w.now >= cfg.Length && w.tally.Events >= minEvents })
+	w.run(func() bool { return w.now >= w.cfg.Length && w.tally.Events >= minEvents })
 	w.heal()
 	w.watchLiveness()
 	end := w.now + w.most.Lease // all that was begun is written down
 	w.run(func() bool { return w.now > end || !slices.ContainsFunc(w.locks, (*lock).chronicled) })
 	for _, l := range w.locks {
-		if w.violation == "" {
+		if w.violation == "" && !w.cfg.Loses { // the engine loses entries, too
 			l.checkHistory()
 			l.checkObservers()
 		}
@@ -157,13 +165,17 @@ func newWorld(src Source, cfg Config) *World {
 		stores: map[string]*store{}, written: map[string]write{}, beats: map[string]*beat{},
 	}
 	w.tally = Tally{Of: map[Happening]int{}, Seen: Transitions{}}
-	if cfg.Trace != nil && cfg.Clients == 0 && !cfg.Guarded { // which the model has not
+	w.cfg.Loses = cfg.Loses && cfg.Faults && cfg.Clients == 0 && !cfg.Guarded && !cfg.Deletions
+	if cfg.Trace != nil && cfg.Clients == 0 && !cfg.Guarded && !w.cfg.Loses { // which the model has not
 		w.model = cfg.Trace.Events
 	}
 	w.cfg.Skew = cmp.Or(cfg.Skew, cfg.Timing.Drift)
 	w.cfg.Latency = cmp.Or(cfg.Latency, cfg.Timing.RequestTimeout)
 	w.cfg.Kept = cmp.Or(cfg.Kept, 4*cfg.Timing.Lease)
 	w.cfg.History = cmp.Or(cfg.History, 100)
+	if w.cfg.Loses {
+		w.newEngine()
+	}
 	for i := range max(1, cfg.Locks) {
 		l := &lock{World: w, key: string(rune('k' + i)), checks: newChecks()}
 		l.store = w.storeOf(l.key)
@@ -221,6 +233,7 @@ func (w *World) newHost(name string) *host {
 	h := &host{w: w, name: name, up: true, views: map[string]*protocol.View{}, peeks: map[string][]peek{}}
 	h.hold, h.cont = w.clock(), w.clock()
 	h.t = w.timing()
+	h.forgets()
 	return h
 }
 

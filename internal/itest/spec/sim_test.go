@@ -56,9 +56,9 @@ func TestSimulator(t *testing.T) {
 }
 
 // modelled leaves out what the model of traces lacks: sessions, processes with different
-// leases, records that are deleted, clients, and guardians.
+// leases, records that are deleted, clients, guardians, and engines that lose writes.
 func modelled(c *sim.Config) {
-	c.Sessions, c.Mixed, c.Deletions, c.Guarded = false, false, false, false
+	c.Sessions, c.Mixed, c.Deletions, c.Guarded, c.Loses = false, false, false, false, false
 	c.Length = min(c.Length, 6*c.Timing.Lease) // those with many requests are long for TLC
 	if c.Clients > 0 {
 		c.Clients, c.Replicas, c.Processes = 0, 0, 3
