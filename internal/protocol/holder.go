@@ -757,14 +757,16 @@ func (h *Holder) Reply(now time.Duration, r Result) Action {
 	if h.Over() {
 		return a
 	}
-	switch r.Outcome {
-	case Applied:
+	switch {
+	case h.inAnotherLife(out, r):
+		h.supersede(now, r, &a)
+	case r.Outcome == Applied:
 		h.confirm(now, out, r.Record, &a)
-	case Conflicted:
+	case r.Outcome == Conflicted:
 		h.conflict(now, out, r, &a)
-	case NotApplied:
+	case r.Outcome == NotApplied:
 		h.fail(now, r.Err, &a)
-	case Unknown:
+	case r.Outcome == Unknown:
 		h.unknown = h.unknown.add(out)
 		h.fail(now, r.Err, &a)
 	}
@@ -821,9 +823,7 @@ func (h *Holder) conflict(now time.Duration, w attempt, r Result, a *Action) {
 		h.lastErr = nil
 		h.finish(over{Released}, a)
 	default:
-		h.lastErr = nil
-		h.end(now, Superseded, a)
-		h.finish(superseded{&r.Record}, a)
+		h.supersede(now, r, a)
 	}
 }
 

@@ -181,3 +181,17 @@ func closed(rec driver.Record, version string, end driver.EndReason) driver.Reco
 func Ended(rec driver.Record, version string) driver.Record {
 	return closed(rec, version, driver.EndExpired)
 }
+
+// inAnotherLife says that a reply to a session's write names another life of the engine than that
+// in which the session was opened, so that the session has ended: see [driver.Guarded]. The store
+// shows that, too, unless a duplicate of the claim has opened the session a second time.
+func (h *Holder) inAnotherLife(w attempt, r Result) bool {
+	return r.Found && h.rec.State == driver.Alive && r.Record.Life != h.rec.Life && w.kind != Release
+}
+
+// supersede ends the machine when another record has taken the place of its own.
+func (h *Holder) supersede(now time.Duration, r Result, a *Action) {
+	h.lastErr = nil
+	h.end(now, Superseded, a)
+	h.finish(superseded{&r.Record}, a)
+}

@@ -383,3 +383,23 @@ func TestLostDataUnderASession(t *testing.T) {
 		t.Fatalf("after the loss it sends %+v, want the data again", r)
 	}
 }
+
+// TestSessionInAnotherLife: the engine has begun another life, and a session ends, even if its
+// record shows its own beat: a late duplicate of its claim has opened it again, or its heartbeat
+// without an answer has survived. Its locks may be lost.
+func TestSessionInAnotherLife(t *testing.T) {
+	for _, state := range []driver.State{driver.Alive, driver.Closed} {
+		for _, outcome := range []Outcome{Applied, Conflicted} {
+			rec := alive(timing, "s", "s-1")
+			rec.Life = "e1"
+			s := NewSessionHolder(timing, counting(), Grant{Record: rec})
+			call := s.Step(timing.Heartbeat).Call
+			shown := call.Next
+			shown.Life, shown.State = "e2", state
+			s.Reply(timing.Heartbeat, Result{Outcome: outcome, Found: true, Record: shown})
+			if !s.Over() || s.Cause() != Superseded {
+				t.Errorf("%s, %v: the session is over: %v, for %v", state, outcome, s.Over(), s.Cause())
+			}
+		}
+	}
+}
