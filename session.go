@@ -61,7 +61,7 @@ func (c *Client) OpenSession(ctx context.Context, options *SessionOptions) (*Ses
 	if options != nil {
 		o = *options
 	}
-	err := checkSessionData(o.Data)
+	err := errors.Join(checkSessionData(o.Data), text.OfLossyStore(c.options.LossyStore, "a session"))
 	if err == nil && ctx.Err() != nil {
 		err = engine.Done(ctx)
 	}
@@ -401,7 +401,7 @@ func (t *LeaseSet) release(ctx context.Context, options *ReleaseOptions) []error
 func (s *Session) acquireAll(
 	ctx context.Context, op string, names []string, options *AcquireOptions, try bool,
 ) (*LeaseSet, error) {
-	if err := errors.Join(checkNames(names), text.OfLossyStore(s.client.options.LossyStore, "a set of locks")); err != nil {
+	if err := checkNames(names); err != nil {
 		return nil, wrap(op, "session "+s.ID(), err)
 	}
 	var o AcquireOptions

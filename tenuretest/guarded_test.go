@@ -92,16 +92,12 @@ func TestRefusedOnLossyStore(t *testing.T) {
 		if !a.Options().LossyStore {
 			t.Error("the options do not say that the store may lose writes")
 		}
-		s, err := a.OpenSession(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
 		work := func(context.Context, *once.Turn) error { return nil }
 		for name, try := range map[string]func() error{
 			"semaphore": func() error { _, err := semaphore.New(a.Client, "x", 2, nil); return err },
 			"rwlock":    func() error { _, err := rwlock.New(a.Client, "x", nil); return err },
 			"shard":     func() error { _, err := shard.New(a.Client, "x", &shard.Options{Partitions: 2}); return err },
-			"set":       func() error { _, err := s.TryAcquireAll(t.Context(), []string{"x", "y"}, nil); return err },
+			"session":   func() error { _, err := a.OpenSession(t.Context(), nil); return err },
 			"once":      func() error { _, err := once.Once(t.Context(), a.Client, "x", 1, nil, work); return err },
 			"every":     func() error { return once.Every(t.Context(), a.Client, "x", time.Hour, nil, work) },
 		} {
@@ -178,27 +174,6 @@ func TestSurvivorOfLosses(t *testing.T) {
 		w.Until("the next holder has it", func() bool { return granted.Load() != 0 })
 		if after := time.Duration(granted.Load()); after > 2*time.Second {
 			t.Errorf("granted %v after the wait began, a second before the release", after)
-		}
-	})
-}
-
-// TestSessionEndsWithLoss: the claim of a lock under a session was lost, and the session survived.
-// It ends, so that its holder does not believe in the lock for ever.
-func TestSessionEndsWithLoss(t *testing.T) {
-	onGuarded(t, func(t *testing.T, w *tenuretest.World, a, b *tenuretest.Client) {
-		s, err := a.OpenSession(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		earlier := w.Store().Copy()
-		l, err := s.TryAcquire(t.Context(), "x", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.Store().Lose(earlier)
-		b.MustAcquire("x", nil)
-		if l.Check() == nil {
-			t.Error("the lost holder acts beside the next one")
 		}
 	})
 }

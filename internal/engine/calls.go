@@ -255,7 +255,7 @@ func (w *worker) run() {
 		w.make(q)
 		w.rest()
 	}
-	w.hung.Stop() // not after each call: the next call resets it, and without a call it does nothing
+	w.hung.Stop() // not after each call: the next one resets it, and between calls it has no effect
 }
 
 // rest lets the worker make the next waiting call, or wait for one, or end.

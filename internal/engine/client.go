@@ -66,7 +66,7 @@ type Client struct {
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	trackers map[string]*tracker // by key
-	idle     *list.List          // trackers without a user, least recently used first; some may have one again
+	idle     *list.List          // trackers that had no user when added, least recently used first
 	held     map[*heldRecord]struct{}
 	own      map[string]*LeaseHolder // the latest lease of each lock
 	active   int                     // leases and acquires that Close waits for
@@ -83,7 +83,7 @@ type Client struct {
 type Options struct {
 	Owner, Host, Label string
 	Timing             protocol.Timing
-	HistoryLimit       int
+	HistoryLimit       int // how many terms of a lock are kept; negative: none
 	MaxInFlight        int
 	// Holder is the clock by which leases count, Contender the clock of everything else.
 	Holder, Contender func() time.Duration

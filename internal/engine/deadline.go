@@ -26,8 +26,8 @@ import (
 //
 // The holder's clock may be expensive to read. So Check reads another one, and compares it with
 // an instant before which the deadline has certainly not passed. Only past that instant does it
-// read the holder's clock, which decides, and find a later instant: each time about a third of
-// what remains. So an unanswered heartbeat costs some forty such readings in all.
+// read the holder's clock, which decides, and set a new instant, after about a third of the time
+// that remains. So an unanswered heartbeat costs some forty such readings.
 //
 // No method blocks or allocates.
 type leaseDeadline struct {
@@ -37,8 +37,8 @@ type leaseDeadline struct {
 	// until is the deadline on the holder's clock, or an ending, or inherited, if only the
 	// parent counts.
 	until atomic.Int64
-	// good is an instant on the quick clock, before which no deadline that until has had had
-	// passed. As the deadline never moves backwards, any value that it was given stays right.
+	// good is an instant on the quick clock. Before it, the deadline has not passed. A value from
+	// an earlier deadline stays right, because the deadline never moves backwards.
 	good atomic.Int64
 }
 
@@ -49,8 +49,8 @@ type leaseClocks struct {
 	// quick is cheaper to read than the holder's clock, and counts the same suspends and steps.
 	// It may be the same clock.
 	quick func() time.Duration
-	// slowdown is how many times slower than the holder's clock quick may run; 1 if it is the
-	// same.
+	// slowdown is how many times slower than the holder's clock quick may run: 3 if that is
+	// Linux's raw clock (clock.MaxSlowdown), 1 if both are the same.
 	slowdown int
 }
 
@@ -81,9 +81,9 @@ func (d *leaseDeadline) Begin(deadline time.Duration) {
 	d.until.Store(int64(deadline))
 }
 
-// vouch reports whether the deadline until has not passed. If so, it sets good: while the quick
-// clock runs slowdown times slower than the holder's, as slow as it may, the time that remains
-// lasts for a fraction of it.
+// vouch reports whether the deadline until has not passed. If so, it sets good to the quick
+// clock's reading plus the remaining time divided by slowdown: the quick clock may run that much
+// slower than the holder's.
 func (d *leaseDeadline) vouch(until int64) bool {
 	// The quick clock is read first. If this goroutine stops between the two readings, or the
 	// machine is suspended, too little seems to remain, and never too much.
@@ -152,7 +152,7 @@ func (d *leaseDeadline) effective() int64 {
 // Ended returns why the right has ended, as far as any call has found out.
 func (d *leaseDeadline) Ended() ending { return ending(min(d.effective(), int64(notEnded))) }
 
-// Own is Ended without the parent, until a Check has taken over the parent's ending.
+// Own is Ended, but ignores a parent's ending that no Check has taken over yet.
 func (d *leaseDeadline) Own() ending { return ending(min(d.until.Load(), int64(notEnded))) }
 
 // Remaining returns the time until the deadline, 0 if the right has ended.

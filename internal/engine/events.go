@@ -147,8 +147,8 @@ type drifts struct {
 // before.
 const maxDriftsReported = 1000
 
-// differs reports the holder that a record shows, once for each owner. A holder on a machine with
-// a raw clock, which has the default for it, is no wrong setting.
+// differs reports the holder that a record shows, once for each owner. It ignores a holder with
+// RawDrift if this client has DefaultDrift: both are defaults.
 func (d *drifts) differs(rec driver.Record) {
 	if rec.Drift == protocol.RawDrift && d.own == protocol.DefaultDrift {
 		return

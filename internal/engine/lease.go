@@ -75,7 +75,7 @@ func (s *SessionHolder) newLease(g protocol.Grant, o AcquireOptions) (_ *LeaseHo
 
 func (c *Client) leaseOf(g protocol.Grant, o AcquireOptions) *LeaseHolder {
 	l := c.options.API.NewLease()
-	// A part of the beat, so that no other string is kept.
+	// A part of the beat needs no memory of its own.
 	l.id, l.token, l.capacity = g.Record.Beat[:len(g.ID)], g.Record.Token, o.Capacity
 	l.c, l.t, l.key, l.since, l.lease = c, o.Timing, g.Record.Key, c.leaseClock(), l
 	switch l.former = g.Record.Prev; {
@@ -106,8 +106,8 @@ func (l *LeaseHolder) begin(h *protocol.Holder) (open bool) {
 	return l.c.beganRecord(&l.heldRecord) == nil
 }
 
-// reportProgress reports the progress of the work to the machine. The caller of this and of the
-// following methods holds the mutex.
+// reportProgress reports the progress of the work to the machine. The caller holds the
+// mutex.
 func (l *LeaseHolder) reportProgress() {
 	if p := l.progress.Load(); p > 0 {
 		l.h.Progress(time.Duration(p))

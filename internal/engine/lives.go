@@ -34,7 +34,7 @@ func (l *lives) saw(rec driver.Record, err error) error {
 	return err
 }
 
-// opens returns next with what this process allows the write to open.
+// opens returns next, which opens the latest life if that is allowed.
 func (l *lives) opens(next driver.Record) driver.Record {
 	if l != nil {
 		l.mu.Lock()

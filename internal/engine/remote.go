@@ -221,8 +221,8 @@ func newRemoteWrite(c *Client, d protocol.RemoteHeartbeat) *remoteWrite {
 	return w
 }
 
-// neededBy is the instant by which a heartbeat renews the lease in time, by the shortest time
-// that a holder with a grant of this process's lease may have.
+// neededBy is the earliest possible deadline of a lease of this process's length: on the worst
+// clock, last renewed one heartbeat period ago.
 func (w *remoteWrite) neededBy() time.Duration {
 	usable := w.c.timing.UsableOf(driver.Record{Lease: w.c.timing.Lease})
 	return w.c.leaseClock() + usable - w.c.timing.Heartbeat

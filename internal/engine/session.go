@@ -73,8 +73,8 @@ func (s *SessionHolder) Close(ctx context.Context) error {
 }
 
 // Settle waits until the abandoned acquires of a lock under the session have ended, and what
-// they wrote is released. A write without an answer may be applied as long as the session
-// lives, so Settle waits for at most a lease, as a release does.
+// they wrote is released. Settle waits for at most a lease, as a release does: a write
+// without an answer may be applied as long as the session lives.
 func (s *SessionHolder) Settle(ctx context.Context, key string) {
 	ctx, stop := context.WithTimeout(ctx, s.t.Lease)
 	defer stop()
@@ -128,8 +128,8 @@ func (s *SessionHolder) discard() {
 	})
 }
 
-// noted fails the acquires that wait under the session when it has ended. The caller of
-// this and of the following methods holds the mutex.
+// noted fails the acquires that wait under the session when it has ended. The caller holds
+// the mutex.
 func (s *SessionHolder) noted(notes []protocol.Note) {
 	for _, n := range notes {
 		if n == protocol.NoteEnded || n == protocol.NoteQuiet || n == protocol.NoteOver {

@@ -142,9 +142,9 @@ func (r *livenessCache) Note(s *protocol.View) {
 	}
 }
 
-// glance returns a view of one eventual reply, as if it were strong. The view counts from when the
-// sign of life was first shown; a strong reply with that sign makes the count valid: the sign was
-// there all the time.
+// glance returns a view that takes one eventual reply for strong, and counts from when the sign of
+// life was first shown. A strong reply with that sign makes the count valid: the sign was there
+// all the time.
 func (r *livenessCache) glance(
 	t protocol.Timing, env protocol.Env, sent, now time.Duration, rec driver.Record,
 ) *protocol.View {

@@ -19,8 +19,8 @@ type Want struct {
 	// Try gives up instead of waiting.
 	Try bool
 	// ReadFirst says that the store charges for a claim that it refuses. A try that knows
-	// nothing of the lock then reads before it claims. It is for locks with a lease of
-	// their own: a lock under a session is mostly known to be free.
+	// nothing of the lock then reads before it claims. Under a session it has no
+	// effect: there a lock is mostly known to be free.
 	ReadFirst bool
 	// Holds says that this process itself has the lock. If it does not, a record that
 	// shows Owner most likely shows an ended term.
@@ -42,9 +42,9 @@ type Want struct {
 	// Notify is the holder's address for notifications, empty if it takes none.
 	Notify string
 	// Drift bounds the rate error of the clock by which the holder counts, if that is another
-	// process: it goes into the record. This process's own bound says nothing of that clock. It
-	// goes into the record only if it is higher, since its operator expects worse clocks. The
-	// contender itself waits by its own bound.
+	// process. It goes into the record. This process's own bound is for another clock, and replaces
+	// it only if higher, since then the operator expects worse clocks. The contender itself waits
+	// by its own bound.
 	Drift float64
 	// Under is the session that is to keep the lock alive, nil if the lock is to
 	// have its own lease. It is open when the acquire begins. When the lock is granted,
@@ -85,7 +85,7 @@ type Acquirer struct {
 
 	// For UnlessAlive: the first holder that a strong reply has shown since the acquire
 	// began, and the first sign of life of its session.
-	first, firstOfSession life
+	first, firstOfSession lifeSign
 
 	id       string      // the beginning of all of its beats: see Env.beatOf
 	attempt  attempt     // the latest claim or takeover
@@ -549,14 +549,14 @@ func (c *Acquirer) sees(u *View) bool {
 }
 
 // sawLife says whether the first holder has shown life since it was observed, a release
-// included. It compares the first state of the lock, and of its session, with the present one: as
-// shown by strong replies to calls that any machine of the process sent since the acquire began.
+// included. It compares the first state of the lock, and of its session, with the present one.
+// Only strong replies count, to calls that any machine of the process sent since the acquire began.
 func (c *Acquirer) sawLife(rec driver.Record, u *View) bool {
 	if c.mustSee(c.view, c.lockRead) {
 		return false
 	}
-	is := lifeOf(rec)
-	if c.remember(); c.first == (life{}) {
+	is := lifeSignOf(rec)
+	if c.remember(); c.first == (lifeSign{}) {
 		if !c.view.holds() {
 			return false
 		}
@@ -568,28 +568,28 @@ func (c *Acquirer) sawLife(rec driver.Record, u *View) bool {
 	if u == nil || c.mustSee(u, c.sessionRead) {
 		return false
 	}
-	if c.firstOfSession == (life{}) && u.shown.sent >= c.since {
-		c.firstOfSession = u.shown.life
+	if c.firstOfSession == (lifeSign{}) && u.shown.sent >= c.since {
+		c.firstOfSession = u.shown.lifeSign
 	}
-	if c.firstOfSession == (life{}) || !u.found {
+	if c.firstOfSession == (lifeSign{}) || !u.found {
 		return false
 	}
-	return closedInOrder(u.rec) || u.rec.State == driver.Alive && lifeOf(u.rec) != c.firstOfSession
+	return closedInOrder(u.rec) || u.rec.State == driver.Alive && lifeSignOf(u.rec) != c.firstOfSession
 }
 
 // remember notes the first holder that a strong reply to a call since the acquire began has shown.
 // Other machines share the view: they may have observed the holder, and its end, while a call of
-// this acquire was under way. A call that they sent at the instant when the acquire began may
-// show an earlier state.
+// this acquire was under way. A call sent just as the acquire began does not count: it may show
+// an earlier state.
 func (c *Acquirer) remember() {
 	if c.view.shown.sent > c.since {
-		c.notesHolder(c.view.shown.life)
+		c.notesHolder(c.view.shown.lifeSign)
 	}
 }
 
 // notesHolder notes that holder, unless it is this acquire.
-func (c *Acquirer) notesHolder(holder life) {
-	if c.first == (life{}) && !IsBeatOf(holder.sign, c.id) {
+func (c *Acquirer) notesHolder(holder lifeSign) {
+	if c.first == (lifeSign{}) && !IsBeatOf(holder.sign, c.id) {
 		c.first = holder
 	}
 }
@@ -598,7 +598,7 @@ func (c *Acquirer) notesHolder(holder life) {
 // acquire's claim proves the release, because the claim took effect only after it. The release
 // counts as a sign of life, as if it were read.
 func (c *Acquirer) released(claimed driver.Record) bool {
-	if !c.want.UnlessAlive || c.first == (life{}) {
+	if !c.want.UnlessAlive || c.first == (lifeSign{}) {
 		return false
 	}
 	prev := claimed.Prev
@@ -695,7 +695,7 @@ func (c *Acquirer) answer(now time.Duration, out *Call, r Result) {
 		c.retrier.clearFailures(now)
 	}
 	if r.Found && holder(r.Record) && out.consistency() == driver.Strong {
-		c.notesHolder(lifeOf(r.Record))
+		c.notesHolder(lifeSignOf(r.Record))
 	}
 	a, own := attempt{}, false
 	switch {

@@ -28,7 +28,7 @@
 //
 //	SessionOpener ──grant──▶ SessionHolder ──wakes──▶ Holder, one for each lock
 //	                         │  ▲                     │
-//	                         │  └───all work is back──┘
+//	                         │  └──all work returned──┘
 //	                         └──begins──▶ OrphanReleaser
 //	Acquirer ──grant──▶ Holder, on its own or under a SessionHolder
 //	    │                  └─grant shows the past─▶ HistoryWriter, one for each term
@@ -68,9 +68,9 @@
 // one of the contender, the holder acts for L/(1+ρ) at most, and the contender waits L/(1+σ) at
 // least, which is more. If σ is the higher one, the contender waits
 // L·(1−ρ)/(1+ρ)·(1+σ)/(1−σ) by its clock: the longest that the holder may act even if its
-// clock is as wrong as σ. A process without Tenure keeps no margin, and says no bound: for its
-// record a contender keeps both margins, at σ or 9 %, whichever is higher. Its own records keep 9 %
-// where such processes wait for them.
+// clock is as wrong as σ. A process without Tenure keeps no margin, and names no bound: for its
+// record a contender keeps both margins, at the higher of σ and 9 %. Where such processes wait for
+// Tenure's records, those keep 9 %.
 //
 // # What a write's outcome may be
 //

@@ -26,7 +26,7 @@ type Grant struct {
 	// newest first.
 	Before []*driver.Term
 
-	by *Acquirer // the session replaces it by the Holder
+	by *Acquirer // the session drops it for the Holder
 }
 
 // Past returns the terms that the history may lack when this lease is granted.

@@ -65,7 +65,7 @@ type HistoryWriter struct {
 // entryLeases is how many leases the store may leave the write of an entry unanswered.
 const entryLeases = 4
 
-// maxErased bounds the deletes of an entry that others write again.
+// maxErased bounds how many entries of other terms are deleted.
 const maxErased = 20
 
 // NewHistoryWriter returns the machine of one term of a lock. Limit is how many

@@ -35,7 +35,7 @@ import (
 //	unused    releasing
 //
 // A lock under a session has a Holder that sends no heartbeats, ends with the session, and
-// writes the lock's record only when that lock changes hands by itself. The session's own
+// writes the lock's record only when that lock alone changes hands. The session's own
 // record has a Holder, too: its [SessionHolder] embeds it.
 type Holder struct {
 	t     *Timing // this and env are shared by many machines
@@ -129,9 +129,9 @@ type (
 		until time.Duration // when the release is given up, if the work has returned
 	}
 	// withSession: the session's record decides. Closing the session frees the lock, if
-	// its work has returned.
+	// the lock's work has returned.
 	withSession struct {
-		until time.Duration // taken over from releasing
+		until time.Duration // as in releasing
 	}
 	// over: nothing is sent any more.
 	over struct{ how Freed }
@@ -392,8 +392,8 @@ func (h *Holder) Stop(now time.Duration) Action {
 // HandOver ends the right to act as a request in the record would. When the work has
 // returned, the lock is reserved for q.To, else for q.ToLabel, and free if both are empty.
 // The request's ID and kind are filled in. If the right to act has already ended, the first
-// cause stays; but until the work is done, a request for nobody still makes every other
-// request, earlier or later, reserve nothing.
+// cause stays; but until the work is done, a request for nobody still cancels the reservations
+// of all others, earlier or later.
 func (h *Holder) HandOver(now time.Duration, q driver.Request) Action {
 	var a Action
 	h.pass(now, &a)
@@ -538,8 +538,8 @@ func (h *Holder) pass(now time.Duration, a *Action) {
 // lapses. That is never earlier than a takeover: contenders would count from the last
 // heartbeat, and the holder counts from the later instant at which heartbeats stop. By
 // then, work that calls Check has stopped: Check fails once the right to act has ended.
-// Neither wait protects against work that does not call Check. (If the holder's clock steps
-// ahead and a contender's does not, only this wait is shorter; nothing else depends on it.)
+// Neither wait protects against work that does not call Check. (If only the holder's clock
+// steps ahead, this wait is shorter than a contender's; nothing else depends on it.)
 // The release replaces the version that the holder wrote last. So it cannot overwrite
 // another holder's record, and no late write of this holder can be applied.
 func (h *Holder) passOverdue(now time.Duration, a *Action) {
@@ -830,8 +830,8 @@ func (h *Holder) conflict(now time.Duration, w attempt, r Result, a *Action) {
 // sameTerm says whether rec shows this holder's term, with the beat that was confirmed
 // last. Then another process has only written a request into the record. Only the beat
 // proves that, because owners may share a name, and tokens restart when a record was
-// deleted. An engine that has lost the last writes (see [driver.Guarded]) shows an earlier beat
-// of the same lease: tokens do not repeat there, so no other holder followed.
+// deleted. On an engine that may lose writes (see [driver.Guarded]), an earlier beat of the same
+// lease proves it too: tokens do not repeat, so no other holder followed.
 func (h *Holder) sameTerm(rec driver.Record) bool {
 	id, _, _ := strings.Cut(h.rec.Beat, "-")
 	beat := rec.Beat == h.rec.Beat && rec.Beat != "" || rec.Life != "" && IsBeatOf(rec.Beat, id)

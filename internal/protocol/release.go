@@ -66,8 +66,8 @@ func endFor(reason *driver.Request) driver.EndReason {
 	case reason.Kind == driver.Fail:
 		return driver.EndFailed
 	}
-	// Failed work does not change the end: the requester looks for its request, and the
-	// next owner waits for the lock.
+	// A request outweighs failed work: the requester looks for its request, and the next
+	// owner waits for the lock.
 	return driver.EndSteppedDown
 }
 
@@ -150,8 +150,8 @@ func InClosedLife(rec driver.Record) bool {
 }
 
 // reserved returns rec after its holder's term, with the lock reserved for the given
-// time. Versions without labels read a reservation for a label as for nobody: they wait
-// it out.
+// time. Programs that know no labels wait out a reservation for a label, as one for
+// nobody.
 func reserved(
 	rec driver.Record, version string, to reservation, wait time.Duration, end driver.EndReason, asked *driver.Request,
 ) driver.Record {

@@ -77,7 +77,7 @@ func (o *UnconfirmedGrant) Reply(now time.Duration, r Result) Action {
 	_, answered := o.replied(now, r)
 	switch rec := r.Record; {
 	case !answered: // the release is retried until the record has expired
-	case r.Outcome == Conflicted && r.Found && lifeOf(rec) == lifeOf(o.rec):
+	case r.Outcome == Conflicted && r.Found && lifeSignOf(rec) == lifeSignOf(o.rec):
 		o.rec = rec // a request was written into it
 	default:
 		o.finish(Done, rec, nil)
@@ -269,7 +269,7 @@ func endedByHolder(rec driver.Record, token uint64) bool {
 
 // UsableOf returns how long a holder may act after it first sent the beat in rec: by the
 // record's lease and drift, by which contenders wait, less this process's
-// grace. A record without a valid drift counts as one of a holder with any clock. The result may
+// grace. Without a valid drift in rec, it takes at least DefaultDrift. The result may
 // be negative if another process wrote a short lease.
 func (t Timing) UsableOf(rec driver.Record) time.Duration {
 	of := t

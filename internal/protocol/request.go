@@ -29,8 +29,8 @@ const (
 	NoAnswer      Answer = iota
 	Delivered            // the request is in the record, or has been honoured already
 	Done                 // the aim is reached; of a Requester: the lock has no holder any more
-	NoHolder             // there is no holder to ask
-	HolderChanged        // the term ended before the request was written
+	NoHolder             // there is no holder to ask, or the unconfirmed grant has expired
+	HolderChanged        // the term ended before the request was written; of an UnconfirmedGrant: its holder has shown life
 	OtherPending         // another request came first
 	Foreign              // another lock client wrote the record: it has no beat, and its writer reads no requests
 	Alive                // the holder shows life: only revoking can end its term
@@ -93,7 +93,7 @@ type Requester struct {
 	before   *driver.Term  // the term before the revoked one
 	lockRead bool          // the record was read since the last write of unknown outcome
 	again    time.Duration // when to read again, if the last read decided nothing
-	first    life          // the sign of life that was read first
+	first    lifeSign      // the sign of life that was read first
 	token    uint64        // of the term in question
 	tried    bool          // it has sent a write of unknown outcome
 	wrote    attempts      // to the record of a crashed holder
@@ -281,11 +281,11 @@ func (k *Requester) fits(rec driver.Record, found bool) bool {
 	case !found || rec.Token != k.token || !Readable(rec):
 		return false
 	case k.want.Kind == driver.ReleaseDead:
-		return k.first == lifeOf(rec)
+		return k.first == lifeSignOf(rec)
 	case k.want.Kind == driver.Revoke && rec.State == driver.Reserved:
 		return true
 	case rec.Session != "":
-		return k.view.under() != nil && k.first == lifeOf(rec)
+		return k.view.under() != nil && k.first == lifeSignOf(rec)
 	}
 	return rec.State == driver.Held && rec.Beat != "" && (k.want.Kind == driver.Revoke || len(rec.Requests) == 0)
 }
@@ -324,7 +324,7 @@ func (k *Requester) Reply(now time.Duration, r Result) Action {
 // release has just written the record.
 func (k *Requester) judge(rec driver.Record, found, wrote bool) {
 	if k.token == 0 {
-		k.first, k.token = lifeOf(rec), rec.Token
+		k.first, k.token = lifeSignOf(rec), rec.Token
 	}
 	over := !found || rec.State == driver.Released
 	switch {
@@ -358,7 +358,7 @@ func (k *Requester) judgeOver(rec driver.Record, over, ours bool) {
 
 // judgeHolder settles the answer if the record of the term in question decides it.
 func (k *Requester) judgeHolder(rec driver.Record) {
-	foreign, changed := rec.State == driver.Held && rec.Beat == "", lifeOf(rec) != k.first
+	foreign, changed := rec.State == driver.Held && rec.Beat == "", lifeSignOf(rec) != k.first
 	switch {
 	case k.want.Kind == driver.ReleaseDead:
 		if changed {

@@ -128,8 +128,8 @@ const leastHeartbeatTimeout = 500 * time.Millisecond
 
 // HeartbeatTimeout returns how long one write that shows life may take. It is shorter than the
 // default of RequestTimeout, so that an outage of the store costs less of the lease: a heartbeat
-// that hangs when the store answers again delays the next one by that much. Another
-// RequestTimeout counts for heartbeats too.
+// that hangs when the store answers again delays the next one. A RequestTimeout other than
+// the default bounds heartbeats too.
 func (t Timing) HeartbeatTimeout() time.Duration {
 	if t.RequestTimeout != t.Lease/10 {
 		return t.RequestTimeout
@@ -147,8 +147,8 @@ func (t Timing) Reservation() time.Duration {
 
 // Wait returns how long a contender must have seen the same beat in rec
 // before the holder's lease has certainly expired. A holder that writes no beats
-// keeps no margin for drift, so the contender keeps both margins, for any clocks: the other
-// process's may be slewed even if its own is not. A holder whose record
+// keeps no margin for drift. So the contender keeps both, at 9 % or more: the holder's
+// clock may be slewed even if its own is not. A holder whose record
 // gives a smaller bound ρ' than this process's ρ acts for L·(1−ρ')/(1+ρ') by its clock.
 // The contender waits for the longest time that this can take on clocks wrong by ρ,
 // which is more than L. It never waits for less than L, nor for less than t.Waits.
@@ -238,7 +238,7 @@ func (t Timing) retry(e Env, n int, err error, left time.Duration) time.Duration
 	return max(d, e.between(most/2, most))
 }
 
-// retryBeat is retry for a heartbeat. A heartbeat that hangs, and the pause after it, take at most
+// retryBeat is retry for what a holder writes. A heartbeat that hangs, and the pause after it, take at most
 // two of its timeouts.
 func (t Timing) retryBeat(e Env, n int, err error, left time.Duration) time.Duration {
 	d := t.retry(e, n, err, left)

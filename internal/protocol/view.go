@@ -42,7 +42,7 @@ type View struct {
 // holderShown is the latest holder that a strong reply has shown, whether the reply counted or
 // not, and the instant before its call. That holder had the lock after that instant.
 type holderShown struct {
-	life
+	lifeSign
 	sent time.Duration
 }
 
@@ -51,15 +51,17 @@ func NewView(t Timing, env Env) *View {
 	return &View{t: t, env: env, replied: never, polled: never, spread: 1, due: endless, asked: never}
 }
 
-// life is the part of a record that changes whenever its holder shows life.
-type life struct {
+// lifeSign is the part of a record that changes whenever its holder shows life.
+type lifeSign struct {
 	token uint64
 	sign  string
 	state driver.State
 	lease time.Duration
 }
 
-func lifeOf(rec driver.Record) life { return life{rec.Token, rec.Sign(), rec.State, rec.Lease} }
+func lifeSignOf(rec driver.Record) lifeSign {
+	return lifeSign{rec.Token, rec.Sign(), rec.State, rec.Lease}
+}
 
 // termID is the part of a record that stays the same as long as one holder has the lock.
 // Token and state alone do not identify it: tokens restart when a key is deleted.
@@ -82,8 +84,8 @@ func termOf(rec driver.Record) termID {
 // that the call asked for. The reply to a write is strong.
 func (s *View) Observe(sent, now time.Duration, how driver.Consistency, rec driver.Record, found bool) {
 	strong := how == driver.Strong
-	if strong && found && holder(rec) && (s.shown.life == life{} || sent > s.shown.sent) {
-		s.shown = holderShown{lifeOf(rec), sent}
+	if strong && found && holder(rec) && (s.shown.lifeSign == lifeSign{} || sent > s.shown.sent) {
+		s.shown = holderShown{lifeSignOf(rec), sent}
 	}
 	_, known := s.Known()
 	known = known && found == s.found
@@ -96,7 +98,7 @@ func (s *View) Observe(sent, now time.Duration, how driver.Consistency, rec driv
 		s.termSince = now
 		s.differs(rec, found)
 	}
-	if !same || lifeOf(rec) != lifeOf(s.rec) || rec.Life != s.rec.Life { // in another life of the engine the count begins again
+	if !same || lifeSignOf(rec) != lifeSignOf(s.rec) || rec.Life != s.rec.Life { // in another life of the engine the count begins again
 		s.since = now
 		if s.env.Recall != nil && found {
 			if at, ok := s.env.Recall(rec); ok {
@@ -119,8 +121,8 @@ func (s *View) noteUncounted(sent, now time.Duration, strong, same bool) {
 	}
 }
 
-// differs reports a new term whose holder has another drift bound than this process. The default is
-// no wrong setting beside a lower bound: remote holders have it.
+// differs reports a new term whose holder has another drift bound than this process. A higher bound
+// counts unless it is the default, which remote holders have.
 func (s *View) differs(rec driver.Record, found bool) {
 	remote := rec.Drift == DefaultDrift && rec.Drift > s.t.Drift
 	if found && s.env.Differs != nil && rec.Drift > 0 && rec.Drift != s.t.Drift && !remote && holder(rec) {
