@@ -82,6 +82,11 @@ func Kinds() []Kind {
 			Name: "postgres", Variable: "TENURE_TEST_POSTGRES",
 			address: postgresURL, starts: one(onePostgreSQL), install: systemPostgreSQL,
 		},
+		{ // the system's
+			Name: "redis", Variable: "TENURE_TEST_REDIS", address: "redis://127.0.0.1:%d",
+			starts:  one(func(dir string, port int) (Server, error) { return Redis(dir, port) }),
+			install: systemRedis,
+		},
 		{ // an API server, and nothing else of a cluster
 			Name: "kubernetes", Version: "1.36.2", Variable: "TENURE_TEST_KUBERNETES",
 			address: "%s/kubeconfig", starts: oneKubernetes,
