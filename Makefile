@@ -74,7 +74,7 @@ test: ## Before each commit: run the tests that need only Go, and vet the root m
 
 # Steps that only compute take the processor time that the tests leave, in their own process
 # group, so that all of it ends if this is stopped. Their output comes at the end.
-verify: test setup ## Before a change lands: test, lint, race detector, four engines, simulator, model, a minute of chaos
+verify: test setup ## Before a change lands: test, lint, race detector, five engines, simulator, model, a minute of chaos
 	@mkdir -p $(BIN)
 	@set -m; TENURE_SPEC_SECONDS=5400 nice -n 19 $(MAKE) TEST_TIMEOUT=90m model simulator >$(BIN)/computed.log 2>&1 & computing=$$!; set +m; \
 	trap 'kill -- -$$computing 2>/dev/null || true' EXIT; \
