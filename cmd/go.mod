@@ -17,12 +17,14 @@ require (
 	github.com/mattn/go-runewidth v0.0.31
 	github.com/netresearch/go-cron v0.9.1
 	github.com/prometheus/client_golang v1.25.0
+	github.com/redis/rueidis v1.0.79
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/tenurelock/tenure v0.1.0
 	github.com/tenurelock/tenure/dynamostore v0.1.0
 	github.com/tenurelock/tenure/etcdstore v0.1.0
 	github.com/tenurelock/tenure/k8sstore v0.1.0
 	github.com/tenurelock/tenure/pgstore v0.1.0
+	github.com/tenurelock/tenure/redisstore v0.1.0
 	github.com/tenurelock/tenure/s3store v0.1.0
 	github.com/tenurelock/tenure/sqlitestore v0.1.0
 	github.com/tenurelock/tenure/tenureprom v0.1.0

@@ -169,8 +169,8 @@ func values(f *kong.Flag, store string, given []string) []string {
 	switch f.Name {
 	case "store":
 		return []string{
-			"sqlite:", "dynamodb://", "etcd://", "kubernetes://", "postgres://", "zookeeper://", "memory:",
-			"default:",
+			"sqlite:", "dynamodb://", "etcd://", "kubernetes://", "postgres://", "redis://", "zookeeper://",
+			"memory:", "default:",
 		}
 	case "holder":
 		return slices.Collect(maps.Keys(holderLabels))

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tenurelock/tenure/cmd/internal/scripts"
+	"github.com/tenurelock/tenure/cmd/internal/storeurl"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/internal/enginetest"
 	"github.com/tenurelock/tenure/pgstore"
@@ -96,6 +97,31 @@ func guardedZooKeeper(t *testing.T) string {
 		}
 	}
 	return server.Addr
+}
+
+// TestRedisScripts runs the scripts of testdata/redis, and those of testdata that are for any store. STORE is on
+// a server that loses nothing, for leases of any length. GUARDED is the address of one without users, where PREFIX
+// has no store yet.
+func TestRedisScripts(t *testing.T) {
+	enginetest.MakeVerify(t)
+	guarded := enginetest.StartRedis(t).Addr
+	single := enginetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always").URL
+	runStoreScripts(t, "redis", nil, func(env *testscript.Env) error {
+		env.Setenv("GUARDED", guarded)
+		env.Setenv("PREFIX", rand.Text())
+		at, err := storeurl.Parse(single + "?mode=single&prefix=" + rand.Text())
+		if err != nil {
+			return err
+		}
+		env.Setenv("STORE", at.URL())
+		store, err := at.Connect(t.Context())
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		_, err = store.(driver.Provisioner).Create(t.Context(), driver.CreateOptions{})
+		return err
+	})
 }
 
 // bucketAt is the URL of a store in a bucket of a server that a test has for itself.

@@ -19,8 +19,8 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// tableCmd is tenure table: the table of a store on DynamoDB or in PostgreSQL, and what its
-// users must be granted, in Kubernetes and in a bucket, too. What is done on an engine its
+// tableCmd is tenure table: the table of a store on DynamoDB or in PostgreSQL, the store in Redis,
+// and what their users must be granted, in Kubernetes and in a bucket, too. What is done on an engine its
 // store knows: see [driver.Provisioner] and [driver.Granter].
 type tableCmd struct {
 	Create   createTableCmd   `cmd:""`
@@ -53,10 +53,10 @@ func (f *createTableCmd) Run(c *console) error {
 	}
 	defer stop()
 	flag, engine := "", "DynamoDB"
-	switch postgres := at.Scheme() == "postgres"; {
-	case !postgres && f.Print:
+	switch {
+	case f.Print && at.Scheme() != "postgres":
 		flag, engine = "--print", "PostgreSQL"
-	case !postgres:
+	case at.Scheme() == "dynamodb":
 	case f.PartitionKey != nil:
 		flag = "--partition-key"
 	case f.SortKey != nil:
@@ -230,20 +230,21 @@ func (f *tableFlags) begin(c *console, grants bool) (
 	return ctx, at, func() { end() }, nil
 }
 
-const writeTable = "write --store 'dynamodb://TABLE?region=REGION' or --store 'postgres://USER@HOST/DATABASE'"
+const writeTable = "write --store 'dynamodb://TABLE?region=REGION', --store 'postgres://USER@HOST/DATABASE' or " +
+	"--store redis://HOST"
 
 // noTable returns an error for a store whose engine has no tables, and has nothing to grant if
 // that would do.
 func noTable(at storeurl.Location, grants bool) error {
 	what, needs := "Kubernetes", "the Role"
 	switch at.Scheme() {
-	case "dynamodb", "postgres":
+	case "dynamodb", "postgres", "redis", "rediss":
 		return nil
 	case "kubernetes":
 	case "s3":
 		what, needs = "a bucket", "the rights"
 	default:
-		return usage("%s is not a table of DynamoDB or PostgreSQL: %s", at.Shown(), writeTable)
+		return usage("%s is not a table of DynamoDB or PostgreSQL, nor in Redis: %s", at.Shown(), writeTable)
 	}
 	if grants {
 		return nil

@@ -46,6 +46,8 @@ func TestRotation(t *testing.T) {
 		"etcd password":          etcdPassword,
 		"etcd certificates":      etcdCertificates,
 		"zookeeper certificates": zooKeeperCertificates,
+		"redis password":         redisPassword,
+		"redis certificates":     redisCertificates,
 	} {
 		t.Run(name, func(t *testing.T) { prepare(t).test(t) })
 	}
@@ -318,6 +320,76 @@ func etcdPassword(t *testing.T) rotation {
 			write(t, file, "at last\n")
 		},
 		restart,
+	}}
+}
+
+// oneRedis starts a server that loses nothing, and creates the store of a URL on it: its authority is the server's
+// unless it is given.
+func oneRedis(t *testing.T, begin, parameters string, settings ...string) (e *enginetest.Engine, url string) {
+	t.Helper()
+	e = enginetest.StartRedis(t, append([]string{"--appendonly", "yes", "--appendfsync", "always"}, settings...)...)
+	url = begin
+	if !strings.HasPrefix(begin, "rediss:") {
+		url += e.Addr
+	}
+	url += "?mode=single&" + parameters
+	store, err := mustParse(t, url).Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if _, err := store.(driver.Provisioner).Create(t.Context(), driver.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return e, url
+}
+
+// redisPassword: a user has both passwords for a while.
+func redisPassword(t *testing.T) rotation {
+	file, users := filepath.Join(t.TempDir(), "password"), filepath.Join(t.TempDir(), "users.acl")
+	allow := func(t *testing.T, passwords string) {
+		write(t, users, "user default on nopass ~* &* +@all\nuser locks on ~* &* +@all "+passwords+"\n")
+	}
+	allow(t, ">before")
+	write(t, file, "before\n")
+	e, url := oneRedis(t, "redis://locks@", "password_file="+file, "--aclfile", users)
+	return rotation{holder: url, candidate: url, hints: true, changes: []func(*testing.T){
+		func(t *testing.T) {
+			allow(t, ">before >after")
+			again(e)
+		},
+		func(t *testing.T) {
+			write(t, file, "after\n")
+			again(e)
+		},
+		func(t *testing.T) {
+			allow(t, ">after")
+			again(e)
+		},
+		func(t *testing.T) { // a file that cannot be used leaves what it had
+			write(t, file, "")
+			again(e)
+		},
+	}}
+}
+
+func redisCertificates(t *testing.T) rotation {
+	servers, dir, port := t.TempDir(), t.TempDir(), fmt.Sprint(enginetest.FreePort(t))
+	set := func(t *testing.T) {
+		c := issue(t)
+		c.client(t, dir)
+		c.server(t, servers)
+	}
+	set(t)
+	e, url := oneRedis(t, "rediss://127.0.0.1:"+port, fmt.Sprintf("ca=%s/ca.pem&cert=%[1]s/client.pem&key=%[1]s/client.key", dir),
+		"--tls-port", port, "--tls-ca-cert-file", servers+"/ca.pem", "--tls-cert-file", servers+"/server.pem",
+		"--tls-key-file", servers+"/server.key")
+	return rotation{holder: url, candidate: url, hints: true, changes: []func(*testing.T){
+		func(t *testing.T) {
+			set(t)
+			again(e)
+		},
+		func(*testing.T) { again(e) },
 	}}
 }
 

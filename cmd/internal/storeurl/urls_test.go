@@ -20,6 +20,7 @@ import (
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/memstore"
 	"github.com/tenurelock/tenure/pgstore"
+	"github.com/tenurelock/tenure/redisstore"
 	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/zkstore"
 )
@@ -119,6 +120,10 @@ func TestSettings(t *testing.T) {
 		"postgres://u@h/d?listen=off&commit=remote_apply&table=s.t&sslmode=disable": pgstore.Options{
 			Table: "s.t", Commit: pgstore.CommitRemoteApply, Listen: pgstore.ListenOff,
 		},
+		"redis://h?prefix=p&replicas=4&quorum=1&lag=5s&lease=1m": &redisstore.Options{
+			Prefix: "p", Replicas: 4, Quorum: true, Lag: 5 * time.Second, Lease: time.Minute,
+		},
+		"rediss://h?mode=single": &redisstore.Options{Single: true},
 		"sqlite:/l.db?mode=0660": "0660",
 	} {
 		p, got := mustParse(t, url).written, any(nil)
@@ -139,6 +144,8 @@ func TestSettings(t *testing.T) {
 				t.Error(err)
 			}
 			got = o
+		case "redis", "rediss":
+			got = p.redisOptions()
 		case "sqlite":
 			got = p.values["mode"]
 		}
