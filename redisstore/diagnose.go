@@ -100,5 +100,5 @@ func life(is *state, waits time.Duration) driver.Finding {
 		return driver.OK("life", "the server is known: locks are granted")
 	}
 	return driver.Warn("life", "the server was started or promoted, and may have lost writes: no lock is granted until a process "+
-		"has seen it for %v", waits).Advise("wait; leases that are held go on, and sessions end")
+		"has seen it for %v", waits).Advise("wait; leases that are held go on")
 }

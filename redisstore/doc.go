@@ -17,7 +17,8 @@
 //     one request, also if it is refused: a refusal returns the current record.
 //   - Redis confirms a write before it is on a disk or on a replica, so that a restart or a failover may lose it. The
 //     store is [driver.Guarded]: until every lease has ended that may have been lost, [Store.Waits], no lock is granted.
-//     No token is granted twice. Sessions end.
+//     No token is granted twice. Clients refuse what rests on several records: sessions, semaphores, readers and
+//     writers, groups.
 //   - A primary that was cut off takes no write once fewer replicas have answered it than [Options.Replicas] says. It may
 //     go on for [Options.Lag] and 2 seconds, which is part of the wait.
 //   - Every call refuses a replica, and a server that no longer has the store: [driver.ErrReplaced].
