@@ -239,6 +239,12 @@ func (e *engine) cutOff() bool { return e != nil && e.at != e.primary }
 // opened says that the present life of that server was opened.
 func (e *engine) opened() bool { return e != nil && e.at.life != firstLife && e.at.open == e.at.life }
 
+// ofFormerLife says that a session was opened in another life than that of the server which
+// carries a call out.
+func (e *engine) ofFormerLife(session string) bool {
+	return e != nil && e.at.sessions[session] != e.at.life
+}
+
 // guarded judges and counts what the lives have made of a call. was is the state of the key
 // before.
 func (l *lock) guarded(m *machine, r *protocol.Call, was store, res protocol.Result) {

@@ -95,7 +95,7 @@ func (m *machine) wakes(other protocol.Machine) {
 // sessionEnded says whether the session that a record names is closed, or was never opened.
 func (w *World) sessionEnded(id string) bool {
 	s := w.storeOf(driver.SessionKey(id))
-	return !s.found || s.rec.State == driver.Closed || w.engine != nil && w.engine.at.sessions[s.key] != w.engine.at.life
+	return !s.found || s.rec.State == driver.Closed || w.engine.ofFormerLife(s.key)
 }
 
 // wroteSession judges what a write has made of a session's record.
@@ -105,7 +105,7 @@ func (l *lock) wroteSession(m *machine, r *protocol.Call, before store, s *store
 		if before.found {
 			l.tally.Of[Swept]++
 		}
-		if before.found && was.State != driver.Closed && !l.sessionEnded(driver.SessionID(r.Key)) {
+		if before.found && was.State != driver.Closed && !l.engine.ofFormerLife(r.Key) {
 			l.fail("%s deletes session %s, which is %s", m, r.Key, was.State)
 		}
 		return
