@@ -83,10 +83,28 @@ func TestSickStores(t *testing.T) {
 		s.Inject(faultstore.Rule{Ops: []faultstore.Op{op}, Fault: f})
 		return func() (driver.Store, error) { return s.Driver(), nil }
 	}
+	guarded := func(opened bool) func() (driver.Store, error) {
+		s := memstore.New()
+		s.Guard(time.Minute)
+		s.Lose(s.Copy())
+		shown, err := s.Get(t.Context(), "lock", driver.Strong)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if opened {
+			_, _, _ = s.Claim(t.Context(), driver.Record{ // a conflict
+				Key: "lock", Version: "v", Beat: "v", Owner: "o", State: driver.Held, Lease: time.Second,
+				Opens: driver.OpeningOf(shown.Life, time.Now()),
+			})
+		}
+		return func() (driver.Store, error) { return s.Open(), nil }
+	}
 	for name, tc := range map[string]struct {
 		open func() (driver.Store, error)
 		want string
 	}{
+		"grants nothing":     {guarded(false), "warn store: grants no lock for now"},
+		"grants again":       {guarded(true), "ok store: can be read and written"},
 		"cannot be opened":   {closed, "bad store: cannot be opened: no permission"},
 		"cannot be written":  {sick(faultstore.OpClaim, lost), "bad store: cannot be written"},
 		"cannot be renewed":  {sick(faultstore.OpHeartbeat, lost), "bad store: a record cannot be renewed"},

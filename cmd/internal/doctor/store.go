@@ -42,6 +42,15 @@ func (p *Patient) try(ctx context.Context, store driver.Store) error {
 			<-time.After(busyPause) // a store may say so at once
 			continue
 		}
+		var conflict *driver.ConflictError
+		if errors.As(err, &conflict) && time.Since(begun) < tryPatience {
+			if !conflict.Absent { // its token was raised, as by the first grant after a failover
+				continue
+			}
+			p.Tell(driver.Warn("store", "grants no lock for now: its server may have lost writes").
+				Advise("wait: a process that waits for a lock ends this"))
+			return nil
+		}
 		p.Tell(driver.Bad("store", "cannot be written: %v", err).Advise("fix that first"))
 		return err
 	}
