@@ -59,8 +59,10 @@ func TestGolden(t *testing.T) {
 func TestEveryFieldComesBack(t *testing.T) {
 	rec := full()
 	for i := range reflect.TypeFor[driver.Record]().NumField() { // a new field is noticed here
-		if reflect.ValueOf(rec).Field(i).IsZero() {
-			t.Errorf("the test leaves %s empty", reflect.TypeFor[driver.Record]().Field(i).Name)
+		name := reflect.TypeFor[driver.Record]().Field(i).Name
+		stored := name != "Life" && name != "Opens"
+		if reflect.ValueOf(rec).Field(i).IsZero() && stored {
+			t.Errorf("the test leaves %s empty", name)
 		}
 	}
 	got, err := recordcodec.Decode(recordcodec.Encode(rec))
