@@ -77,7 +77,7 @@
 //     which a lock is reserved has not waited.
 //   - A write that is refused because the life is closed is a conflict, and changes nothing. A
 //     lock that has no record, or is Released or Reserved, shows there as [InClosedLife] says,
-//     so that contenders wait. Get shows the same. A record that is Held shows as it is, and so
+//     so that contenders wait. Get and List show the same. A record that is Held shows as it is, and so
 //     does any key that begins with [OwnPrefix], which is no lock.
 //   - Nobody takes a lock over before it has seen the sign of life unchanged for Waits, in one
 //     life of the engine, even if the record's lease is shorter, and no failover has happened:

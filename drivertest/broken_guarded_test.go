@@ -41,13 +41,11 @@ func (s *unguarded) is(bug string) bool { return s.bug == "guarded "+bug }
 
 // present returns the life of the engine, and what is stored under a key.
 func (s *unguarded) present(ctx context.Context, key string) (life string, rec driver.Record, found bool) {
-	shown, _ := s.Store.Get(ctx, key, driver.Strong)
-	page, _ := s.List(ctx, key, "")
-	for _, r := range page.Records {
-		if r.Key == key {
-			return r.Life, r, true
-		}
+	var is *driver.ConflictError // which shows a Delete what is there
+	if errors.As(s.Delete(ctx, driver.Record{Key: key, Version: "none"}), &is) {
+		return is.Current.Life, is.Current, true
 	}
+	shown, _ := s.Store.Get(ctx, key, driver.Strong)
 	return shown.Life, driver.Record{}, false
 }
 
@@ -61,6 +59,16 @@ func (s *unguarded) Get(ctx context.Context, key string, how driver.Consistency)
 		return stored, nil
 	}
 	return s.returned(rec), err
+}
+
+func (s *unguarded) List(ctx context.Context, prefix, cursor string) (driver.Page, error) {
+	page, err := s.Store.List(ctx, prefix, cursor)
+	for i, rec := range page.Records {
+		if _, stored, found := s.present(ctx, rec.Key); found && s.is("listed as stored") {
+			page.Records[i] = stored
+		}
+	}
+	return page, err
 }
 
 func (s *unguarded) returned(rec driver.Record) driver.Record {

@@ -236,6 +236,7 @@ var bugs = []struct{ name, check string }{
 	{"guarded no life", "Guarded/Life"},
 	{"guarded opening returned", "Guarded/Life"},
 	{"guarded shown as stored", "Guarded/Closed/Released"},
+	{"guarded listed as stored", "Guarded/Closed/Released"},
 	{"guarded claims", "Guarded/Closed/Absent"},
 	{"guarded claims of released", "Guarded/Closed/Released"},
 	{"guarded reserved", "Guarded/Closed/Reserved"},

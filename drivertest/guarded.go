@@ -163,6 +163,9 @@ func (e *env) guardedClosed(t *testing.T, waits time.Duration) {
 				}
 			}
 			e.wantStored(t, want)
+			if name != "Absent" {
+				e.wantListed(t, want)
+			}
 			forged := driver.OpeningOf("another", time.Now())
 			for write, do := range e.raisingWrites(shown) {
 				for what, opens := range map[string]driver.Opening{"nothing": {}, "another life": forged} {

@@ -211,11 +211,11 @@ func (db *database) list(prefix, cursor string, size, ago int) driver.Page {
 		if !at.found {
 			continue
 		}
+		at = db.guard.show(keys[i], at)
 		if len(page.Records) == size {
 			page.Cursor = page.Records[size-1].Key
 			break
 		}
-		at.rec.Life = db.guard.life
 		page.Records = append(page.Records, at.rec)
 	}
 	db.mu.Unlock()

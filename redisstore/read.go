@@ -27,13 +27,6 @@ func (s *Store) Get(ctx context.Context, key string, c driver.Consistency) (driv
 
 // GetBatch returns what Get would return for each of the keys, in one request for each 200 of them.
 func (s *Store) GetBatch(ctx context.Context, keys []string, _ driver.Consistency) ([]driver.Lookup, error) {
-	return s.read(ctx, keys, s.inClosedLife)
-}
-
-// read reads records. In a closed life it returns what shown makes of them.
-func (s *Store) read(
-	ctx context.Context, keys []string, shown func(string, driver.Record, bool, string) (driver.Record, bool),
-) ([]driver.Lookup, error) {
 	out := make([]driver.Lookup, 0, len(keys))
 	for len(keys) > 0 {
 		some := keys[:min(len(keys), pageSize)]
@@ -53,7 +46,7 @@ func (s *Store) read(
 		for i, key := range some {
 			rec, found, err := decode(key, a.rest[i])
 			if err == nil && a.word == "closed" {
-				rec, found = shown(key, rec, found, a.life)
+				rec, found = s.inClosedLife(key, rec, found, a.life)
 			}
 			switch {
 			case err != nil:
@@ -98,13 +91,14 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 	if err != nil {
 		return driver.Page{}, fmt.Errorf("redis: the names cannot be read: %w", err)
 	}
-	found, err := s.read(ctx, keys, func(_ string, rec driver.Record, found bool, _ string) (driver.Record, bool) { return rec, found })
+	found, err := s.GetBatch(ctx, keys, driver.Strong)
 	if err != nil {
 		return driver.Page{}, err
 	}
 	var page driver.Page
 	for i, f := range found {
 		switch {
+		case f.Err == nil && f.Record.Token == 0: // deleted since, in a closed life
 		case f.Err == nil:
 			page.Records = append(page.Records, f.Record)
 		case errors.Is(f.Err, driver.ErrUnreadable):
