@@ -92,8 +92,8 @@ type Options struct {
 
 	// LossyStore is set by [New], whatever it was: it says that the engine of the store may
 	// lose writes that it has answered ([driver.Guarded]), as Redis does. Then a takeover, and
-	// the first grants after a failover, wait for as long as the store says, and
-	// [Client.OpenSession] and the packages that rest on several records refuse the client.
+	// the first grants after a failover, wait for as long as the store says, sessions end with a
+	// failover, and the packages that rest on several records refuse the client.
 	LossyStore bool
 
 	// Owner is the name of this process as a holder, for people. No decision depends on

@@ -47,7 +47,8 @@ type SessionOptions struct {
 
 // OpenSession opens a session: one heartbeat that keeps any number of locks of
 // this process alive. It is open until it is closed or lost. It costs one write,
-// and one each heartbeat period. ctx bounds only the opening.
+// and one each heartbeat period. ctx bounds only the opening. On a store that may lose
+// writes ([Options.LossyStore]) each failover ends it.
 //
 // Its heartbeats are sent in the background, whatever [Options.ManualHeartbeat] says;
 // [Options.ProgressTimeout] counts for each lock under it.
@@ -61,7 +62,7 @@ func (c *Client) OpenSession(ctx context.Context, options *SessionOptions) (*Ses
 	if options != nil {
 		o = *options
 	}
-	err := errors.Join(checkSessionData(o.Data), text.OfLossyStore(c.options.LossyStore, "a session"))
+	err := checkSessionData(o.Data)
 	if err == nil && ctx.Err() != nil {
 		err = engine.Done(ctx)
 	}

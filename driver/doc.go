@@ -79,6 +79,9 @@
 //     lock that has no record, or is Released or Reserved, shows there as [InClosedLife] says,
 //     so that contenders wait. Get and List show the same. A record that is Held shows as it is, and so
 //     does any key that begins with [OwnPrefix], which is no lock.
+//   - A Swap, Raise or Delete whose prev names another life than that of the engine is a conflict: a
+//     server that is cut off, and its successor, show different states, and a process that decides by both
+//     could be wrong. A prev without a life is bound to none.
 //   - Nobody takes a lock over before it has seen the sign of life unchanged for Waits, in one
 //     life of the engine, even if the record's lease is shorter, and no failover has happened:
 //     an old server that is cut off does not see the heartbeats that its successor takes. A
@@ -91,7 +94,7 @@
 //     caller then claims.
 //   - A session ends with the life in which it was opened, which its record tells the store. A
 //     Swap from Alive to Alive in another life is a conflict with a record that shows
-//     Closed: a claim under the session may be lost, and its heartbeats would keep the holder
+//     Closed, with EndExpired: a claim under the session may be lost, and its heartbeats would keep the holder
 //     believing in it for ever. Get shows what is stored.
 //   - A store that finds nothing about its lives was [ErrReplaced].
 //

@@ -111,6 +111,9 @@ func (s *unguarded) Claim(ctx context.Context, next driver.Record) (now, prev dr
 }
 
 func (s *unguarded) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
+	if s.is("bound to no life") {
+		prev.Life = ""
+	}
 	now, err := s.Store.Swap(ctx, prev, s.opens(ctx, next, next.Token > prev.Token))
 	var conflict *driver.ConflictError
 	if s.is("session survives") && next.State == driver.Alive && errors.As(err, &conflict) && conflict.Current.State == driver.Closed {

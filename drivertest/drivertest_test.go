@@ -245,6 +245,7 @@ var bugs = []struct{ name, check string }{
 	{"guarded opened by no write", "Guarded/Opens/Heartbeat"},
 	{"guarded opened by claims alone", "Guarded/Opens/Heartbeat"},
 	{"guarded token by step", "Guarded/Tokens"},
+	{"guarded bound to no life", "Guarded/Bound"},
 	{"guarded session survives", "Guarded/Session"},
 	{"guarded any lease", "Guarded/Lease"},
 }

@@ -30,6 +30,7 @@ func testGuarded(t *testing.T, e *env) {
 	t.Run("Life", e.guardedLife)
 	t.Run("Closed", func(t *testing.T) { e.guardedClosed(t, waits) })
 	t.Run("Survivor", e.guardedSurvivor)
+	t.Run("Bound", e.guardedBound)
 	t.Run("Session", e.guardedSession)
 	t.Run("Opens", func(t *testing.T) { e.guardedOpens(t, waits) })
 	t.Run("Tokens", e.guardedTokens)
@@ -187,10 +188,12 @@ func (e *env) guardedClosed(t *testing.T, waits time.Duration) {
 func (e *env) guardedSurvivor(t *testing.T) {
 	a, b := e.clients[0], e.clients[1]
 	rec := e.grant(t, a, e.held(e.key()))
+	rec.Life = "" // the holder's writes are bound to no life
 	older := rec
 	rec = e.swap(t, a, rec, e.beat(rec))
 	lose := e.h.Lose(t)
 	lost := e.swap(t, a, rec, e.beat(rec))
+	lost.Life, rec.Life = "", ""
 	lose()
 	_, err := a.Swap(t.Context(), lost, e.beat(lost))
 	e.wantConflict(t, "Swap from a version that was lost", err, rec)
@@ -207,6 +210,29 @@ func (e *env) guardedSurvivor(t *testing.T) {
 	e.wantStored(t, e.swap(t, a, rec, e.released(rec)))
 }
 
+// guardedBound: a write that is bound to the life in which its caller read the record is not carried
+// out in another one.
+func (e *env) guardedBound(t *testing.T) {
+	a, b := e.clients[0], e.clients[1]
+	rec := e.grant(t, a, e.held(e.key()))
+	e.h.Lose(t)()
+	_, err := a.Swap(t.Context(), rec, e.beat(rec))
+	e.wantConflict(t, "Swap of a record of another life", err, rec)
+	_, err = b.Swap(t.Context(), rec, e.released(rec))
+	e.wantConflict(t, "release of a record of another life", err, rec)
+	e.wantConflict(t, "Delete of a record of another life", b.Delete(t.Context(), rec), rec)
+	next := e.taken(rec)
+	next.Opens = driver.OpeningOf(e.get(t, b, rec.Key).Life, time.Now())
+	_, err = b.Swap(t.Context(), rec, next)
+	e.wantConflict(t, "takeover of a record of another life", err, rec)
+	if raiser, is := b.Store.(driver.Raiser); is {
+		_, err = raiser.Raise(t.Context(), rec, e.raised(rec, 1000))
+		e.wantConflict(t, "Raise of a record of another life", err, rec)
+	}
+	rec = e.get(t, b, rec.Key)
+	e.wantStored(t, e.swap(t, b, rec, e.released(rec)))
+}
+
 // guardedSession: a session ends with the life in which it was opened.
 func (e *env) guardedSession(t *testing.T) {
 	if e.h.NoSessions {
@@ -215,12 +241,13 @@ func (e *env) guardedSession(t *testing.T) {
 	a := e.clients[0]
 	rec := e.claim(t, a, e.opened())
 	rec = e.swap(t, a, rec, e.beat(rec))
+	rec.Life = "" // as in the process that opened it
 	e.h.Lose(t)()
 	next := e.beat(rec)
 	next.Opens = driver.OpeningOf(e.get(t, a, rec.Key).Life, time.Now())
 	_, err := a.Swap(t.Context(), rec, next)
 	if c := asConflict(t, "heartbeat of a session in another life", rec.Key, err); c != nil {
-		if c.Current.State != driver.Closed || c.Current.Token != rec.Token {
+		if c.Current.State != driver.Closed || c.Current.End != driver.EndExpired || c.Current.Token != rec.Token {
 			t.Errorf("the heartbeat of a session in another life shows %s, want it closed", brief(c.Current))
 		}
 	}
@@ -250,6 +277,7 @@ func (e *env) guardedOpens(t *testing.T, waits time.Duration) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			held := e.grant(t, a, e.held(e.key()))
+			held.Life = ""
 			absent := e.key()
 			e.h.Lose(t)()
 			open(t, held, driver.OpeningOf(e.get(t, a, held.Key).Life, time.Now()))
@@ -284,6 +312,7 @@ func (e *env) guardedOpens(t *testing.T, waits time.Duration) {
 func (e *env) guardedTokens(t *testing.T) {
 	a, b := e.clients[0], e.clients[1]
 	rec := e.grant(t, a, e.held(e.key()))
+	rec.Life = ""
 	first := rec
 	seen := map[uint64]bool{rec.Token: true}
 	lose := e.h.Lose(t)
@@ -310,6 +339,7 @@ func (e *env) guardedTokens(t *testing.T) {
 		seen[rec.Token] = true
 		rec = e.swap(t, b, rec, e.released(rec))
 		rec = e.claim(t, a, e.held(rec.Key)) // one higher, as ever
+		rec.Life = ""
 		if seen[rec.Token] {
 			t.Errorf("token %d was granted twice", rec.Token)
 		}

@@ -117,7 +117,7 @@ func (db *database) claim(next driver.Record) (now, prev driver.Record, err erro
 	}
 	prev, found := db.records[next.Key]
 	free := !found || prev.State == driver.Released
-	if shown, refused := db.guards(next, state{prev, found}, next.State == driver.Held, free); refused {
+	if shown, refused := db.guards(next, "", state{prev, found}, next.State == driver.Held, free); refused {
 		db.mu.Unlock()
 		return driver.Record{}, driver.Record{}, conflict(next.Key, shown.rec, shown.found)
 	}
@@ -152,7 +152,7 @@ func (db *database) swap(prev, next driver.Record) (driver.Record, error) {
 	stored, found := db.records[next.Key]
 	matches := found && stored.Version == prev.Version && stored.Token == prev.Token
 	at := state{stored, found}
-	if shown, refused := db.guards(next, at, next.Token > prev.Token, matches || db.guard.shown(prev, at)); refused {
+	if shown, refused := db.guards(next, prev.Life, at, next.Token > prev.Token, matches || db.guard.shown(prev, at)); refused {
 		db.mu.Unlock()
 		return driver.Record{}, conflict(next.Key, shown.rec, shown.found)
 	}
@@ -181,7 +181,8 @@ func (db *database) delete(prev driver.Record) error {
 		db.mu.Unlock()
 		return nil
 	}
-	if stored.Version != prev.Version || stored.Token != prev.Token {
+	elsewhere := db.guard.waits > 0 && prev.Life != "" && prev.Life != db.guard.life
+	if elsewhere || stored.Version != prev.Version || stored.Token != prev.Token {
 		db.mu.Unlock()
 		stored.Life = db.guard.life
 		return conflict(prev.Key, stored, found)

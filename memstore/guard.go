@@ -67,9 +67,10 @@ func (g *guard) show(key string, at state) state {
 }
 
 // guards opens the life if next allows it, and reports whether the write is refused because of
-// the engine's lives, and what is shown then. at is the state of the key. A write without a guard
-// would raise its token if raises is true, and would match it if matches is.
-func (db *database) guards(next driver.Record, at state, raises, matches bool) (shown state, refused bool) {
+// the engine's lives, and what is shown then. at is the state of the key, and bound the life to which
+// the write is bound, empty for none. A write without a guard would raise its token if raises is true,
+// and would match it if matches is.
+func (db *database) guards(next driver.Record, bound string, at state, raises, matches bool) (shown state, refused bool) {
 	g := &db.guard
 	if g.waits == 0 {
 		return state{}, false
@@ -79,9 +80,9 @@ func (db *database) guards(next driver.Record, at state, raises, matches bool) (
 	}
 	switch {
 	case next.State == driver.Alive && at.rec.State == driver.Alive && g.sessions[next.Key] != g.life:
-		at.rec.State, at.rec.Life, at.rec.Requests = driver.Closed, g.life, nil
+		at.rec.State, at.rec.Life, at.rec.End, at.rec.Requests = driver.Closed, g.life, driver.EndExpired, nil
 		return at, true
-	case raises && g.open != g.life:
+	case bound != "" && bound != g.life, raises && g.open != g.life:
 		return g.show(next.Key, at), true
 	case raises && matches && at.rec.Token < g.base:
 		raised := driver.RaisedAtOpening(at.rec, next, g.life, g.base)

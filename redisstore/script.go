@@ -114,10 +114,11 @@ return answer('done', all)
 `)
 	// ARGV: 8 as above; 9 the version and 10 the token that it replaces; 11 the version, 12 the token, 13 the state,
 	// 14 the text, 15 the term before, 16 the term that it shows; 17 the key; 18 whether to replace the data, and 19
-	// the data; 20 the channel, or empty to wake nobody.
+	// the data; 20 the channel, or empty to wake nobody; 21 the life to which the write is bound, or empty.
 	swapLua = newScript(openLua, `
 local c = redis.call('HMGET', KEYS[2], 'f', 'v', 't', 's', 'l')
 if guarded and ARGV[13] == 'alive' and c[4] == 'alive' and c[5] ~= life then return answer('ended') end
+if guarded and ARGV[21] ~= '' and ARGV[21] ~= life then return answer(open == life and 'conflict' or 'closed') end
 local matches = c[2] == ARGV[9] and c[3] == ARGV[10]
 if ARGV[8] == '1' then
   if open ~= life then return answer('closed') end
@@ -146,10 +147,11 @@ if not found then redis.call('ZADD', KEYS[3], 0, ARGV[17]) end
 redis.call('HSET', KEYS[2], 'f', '1', 'v', ARGV[11], 't', ARGV[12], 's', ARGV[13], 'r', ARGV[14], 'p', ARGV[15], 'b', ARGV[16])
 return {'done', life, id}
 `)
-	// ARGV: 6 the version and 7 the token; 8 the key; 9 the channel.
+	// ARGV: 6 the version and 7 the token; 8 the key; 9 the channel; 10 the life to which the write is bound, or empty.
 	deleteLua = newScript(writeLua, `
 local c = redis.call('HMGET', KEYS[2], 'f', 'v', 't')
-if c[2] ~= ARGV[6] or c[3] ~= ARGV[7] then return answer('conflict') end
+local bound = guarded and ARGV[10] ~= '' and ARGV[10] ~= life
+if bound or c[2] ~= ARGV[6] or c[3] ~= ARGV[7] then return answer('conflict') end
 if c[1] ~= '1' then return answer('unreadable') end
 redis.call('DEL', KEYS[2])
 redis.pcall('ZREM', KEYS[3], ARGV[8])

@@ -91,7 +91,7 @@ func (s *Store) swap(ctx context.Context, prev, next driver.Record, wrong error)
 		wakes = s.key("wake")
 	}
 	args := append([]string{life, base, yes(next.Token > prev.Token)}, replacement(prev, next)...)
-	a, err := s.call(ctx, &swapLua, s.keys(next.Key), append(args, yes(!keeps), data, wakes)...)
+	a, err := s.call(ctx, &swapLua, s.keys(next.Key), append(args, yes(!keeps), data, wakes, prev.Life)...)
 	switch {
 	case err != nil:
 		return driver.Record{}, err
@@ -120,7 +120,7 @@ func (s *Store) refused(ctx context.Context, a answer, next, current driver.Reco
 	case a.word == "max":
 		return driver.Unsupported(fmt.Errorf("redis: claim of %q: token %d cannot rise", next.Key, current.Token))
 	case a.word == "ended":
-		current.State, current.Requests = driver.Closed, nil
+		current.State, current.End, current.Requests = driver.Closed, driver.EndExpired, nil
 	case a.word == "closed":
 		current, found = s.inClosedLife(next.Key, current, found, a.life)
 	case a.word == "below":
@@ -163,7 +163,7 @@ func (s *Store) raise(ctx context.Context, a answer, next, current driver.Record
 
 // Delete removes the record of prev's key if its version and token are those of prev, in one request.
 func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
-	a, err := s.call(ctx, &deleteLua, s.keys(prev.Key), prev.Version, tokenText(prev.Token), prev.Key, s.key("wake"))
+	a, err := s.call(ctx, &deleteLua, s.keys(prev.Key), prev.Version, tokenText(prev.Token), prev.Key, s.key("wake"), prev.Life)
 	if err != nil || a.word == "done" {
 		return err
 	}

@@ -97,7 +97,6 @@ func TestRefusedOnLossyStore(t *testing.T) {
 			"semaphore": func() error { _, err := semaphore.New(a.Client, "x", 2, nil); return err },
 			"rwlock":    func() error { _, err := rwlock.New(a.Client, "x", nil); return err },
 			"shard":     func() error { _, err := shard.New(a.Client, "x", &shard.Options{Partitions: 2}); return err },
-			"session":   func() error { _, err := a.OpenSession(t.Context(), nil); return err },
 			"once":      func() error { _, err := once.Once(t.Context(), a.Client, "x", 1, nil, work); return err },
 			"every":     func() error { return once.Every(t.Context(), a.Client, "x", time.Hour, nil, work) },
 		} {
@@ -109,6 +108,51 @@ func TestRefusedOnLossyStore(t *testing.T) {
 			t.Errorf("once, with repeats allowed: %+v, %v", r, err)
 		}
 	})
+}
+
+// TestSessionEndsWithLife: a failover ends each session, whatever it has lost. Until then the locks of
+// the session are nobody else's, and the next session takes them under higher tokens.
+func TestSessionEndsWithLife(t *testing.T) {
+	for _, lost := range []string{"nothing", "the lock", "the session"} {
+		t.Run(lost, func(t *testing.T) {
+			onGuarded(t, func(t *testing.T, w *tenuretest.World, a, b *tenuretest.Client) {
+				states := map[string]*memstore.Store{"the session": w.Store().Copy()}
+				session, err := a.OpenSession(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				states["the lock"] = w.Store().Copy()
+				held, err := session.Acquire(t.Context(), "x", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				states["nothing"] = w.Store().Copy()
+				w.Store().Lose(states[lost])
+				begun := time.Now()
+				if _, err := b.TryAcquire(t.Context(), "x", nil); !errors.Is(err, tenure.ErrHeld) {
+					t.Errorf("a try at once: %v, want ErrHeld", err)
+				}
+				next := b.MustAcquire("x", nil)
+				if held.Check() == nil {
+					t.Error("the lock of the session is held beside the next holder")
+				}
+				took(t, begun, guardedWait, 2*guardedWait)
+				if next.Token() <= held.Token()+1 {
+					t.Errorf("token %d after %d", next.Token(), held.Token())
+				}
+				if err := session.Check(); err == nil {
+					t.Error("the session goes on in another life")
+				}
+				again, err := a.OpenSession(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := again.Acquire(t.Context(), "y", nil); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // TestDeadHolderAfterLoss: a lock whose holder is dead changes hands in the new life, whether a

@@ -115,6 +115,7 @@ func (a *acquire) join() {
 	a.run.timeout = a.Timing.RequestTimeout
 	if under != nil {
 		a.run.shared = under.mu
+		a.run.wake = func(protocol.Machine) { under.loop.step() }
 	}
 	k.c.viewMu.Lock()
 	defer k.c.viewMu.Unlock()

@@ -185,6 +185,9 @@ func (c *Acquirer) Step(now time.Duration) Action {
 	if _, granted := c.Granted(); u != nil && !granted && c.Over() {
 		delete(u.acquires, c)
 	}
+	if u != nil && u.outlived && !u.Holder.Over() {
+		a.Wake = append(a.Wake, u)
+	}
 	return a
 }
 
@@ -307,8 +310,10 @@ func (c *Acquirer) planHeld(rec driver.Record, u *View) move {
 		return move{kind: Takeover}
 	case u != nil && u.Dead():
 		return move{kind: ForceRelease, session: true}
-	case u != nil && (!u.holds() || c.mustSee(u, c.sessionRead)):
+	case u != nil && (!u.isRead(c.view) || c.mustSee(u, c.sessionRead)):
 		return move{kind: Read, session: true} // unread, or not read since the acquire began
+	case u != nil && !u.holds():
+		return c.view.settles(u)
 	case c.mustSee(c.view, c.lockRead):
 		return move{kind: Read}
 	}
@@ -545,7 +550,7 @@ func (c *Acquirer) changed(rec driver.Record) bool {
 // sees says that strong replies to calls sent since the acquire began have shown the lock and
 // its session.
 func (c *Acquirer) sees(u *View) bool {
-	return !c.mustSee(c.view, c.lockRead) && (u == nil || u.holds() && !c.mustSee(u, c.sessionRead))
+	return !c.mustSee(c.view, c.lockRead) && (u == nil || u.isRead(c.view) && !c.mustSee(u, c.sessionRead))
 }
 
 // sawLife says whether the first holder has shown life since it was observed, a release
@@ -717,6 +722,10 @@ func (c *Acquirer) answer(now time.Duration, out *Call, r Result) {
 func (c *Acquirer) won(now time.Duration, a attempt, r Result, last driver.Record) {
 	if a.kind == Claim && c.released(r.Record) {
 		c.refuse(now, Refusal{Held: true, Record: last})
+	}
+	if u := c.want.Under; u != nil && r.Record.Life != u.rec.Life {
+		u.outlived = true // the server that granted the lock does not keep it alive for the session
+		c.refuse(now, Refusal{Ended: true})
 	}
 	g := &Grant{ID: c.id, Record: r.Record, Sent: a.countsFrom, Former: r.Former, Before: before(a, r.Former), by: c}
 	switch {

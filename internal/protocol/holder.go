@@ -741,6 +741,7 @@ func (h *Holder) write(kind Kind, now time.Duration) *Call {
 		}
 	}
 	c := &Call{Kind: kind, Key: next.Key, Prev: h.rec, Next: next, sent: now, data: h.dataKept}
+	c.Prev.Life = "" // a holder goes on where its record survived
 	if h.data > h.dataKept && kind != Abdicate {
 		c.Next.Data, c.data = h.want, h.data
 	}

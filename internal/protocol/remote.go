@@ -174,6 +174,7 @@ func (r *RemoteWrite) act(now time.Duration) *Call {
 	call := &Call{Kind: kind, Key: r.of.Key}
 	if r.known {
 		call.Prev, call.Next = r.seen, r.following()
+		call.Prev.Life = "" // as a holder's own
 	}
 	return r.send(now, 0, call)
 }

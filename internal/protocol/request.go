@@ -179,10 +179,12 @@ func (k *Requester) plan() move {
 // planUnderSession returns the next move if the lock is under a session.
 func (k *Requester) planUnderSession(u *View) move {
 	switch {
-	case k.sessionRead && u.ended(k.view.termSince):
+	case k.sessionRead && u.ended(k.view):
 		return move{kind: ForceRelease}
-	case !k.sessionRead || !u.holds():
+	case !k.sessionRead || !u.isRead(k.view):
 		return move{kind: Read, session: true, at: k.again}
+	case !u.holds():
+		return k.view.settles(u)
 	case honoured(k.want.Kind):
 		return move{kind: Request, session: true}
 	case u.Dead():
@@ -418,7 +420,7 @@ func (k *Requester) judgeSession(now time.Duration) {
 	switch {
 	case u.found && !readableSession(u.rec):
 		k.finish(Unusable, u.rec, driver.ErrUnreadable)
-	case u.ended(k.view.termSince):
+	case u.ended(k.view):
 		if step || closedInOrder(u.rec) {
 			k.finish(NoHolder, lock, nil)
 		}

@@ -43,6 +43,7 @@ type SessionHolder struct {
 	orphans  map[orphanID]*OrphanReleaser // under way
 	working  int                          // locks whose work has not returned
 	closing  bool
+	outlived bool // the engine goes on in another life: see [driver.Guarded]
 
 	// Requests in the session's record: those that the next step of a lock will handle,
 	// and the ids of the answered ones, which the next heartbeat removes.
@@ -109,7 +110,12 @@ func (k *SessionHolder) Next() (time.Duration, bool) {
 }
 
 // Step lets time pass.
-func (k *SessionHolder) Step(now time.Duration) Action { return k.driveLocks(now, k.Holder.Step(now)) }
+func (k *SessionHolder) Step(now time.Duration) Action {
+	if k.outlived {
+		return k.Replace(now, nil)
+	}
+	return k.driveLocks(now, k.Holder.Step(now))
+}
 
 // Reply takes the result of the call under way.
 func (k *SessionHolder) Reply(now time.Duration, r Result) Action {

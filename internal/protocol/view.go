@@ -90,7 +90,7 @@ func (s *View) Observe(sent, now time.Duration, how driver.Consistency, rec driv
 	_, known := s.Known()
 	known = known && found == s.found
 	if !strong || sent < s.replied {
-		s.noteUncounted(sent, now, strong, known && rec.Version == s.rec.Version)
+		s.noteUncounted(sent, now, strong, known && rec.Version == s.rec.Version && rec.State == s.rec.State && rec.Life == s.rec.Life)
 		return
 	}
 	same := known && termOf(rec) == termOf(s.rec)
@@ -109,7 +109,8 @@ func (s *View) Observe(sent, now time.Duration, how driver.Consistency, rec driv
 	s.found, s.rec, s.replied, s.sent = found, rec, now, sent
 }
 
-// noteUncounted notes a reply that does not count. same says that it shows the known version.
+// noteUncounted notes a reply that does not count. same says that it shows the known version, in the
+// known life of the engine.
 func (s *View) noteUncounted(sent, now time.Duration, strong, same bool) {
 	switch {
 	case strong && same:
@@ -280,7 +281,7 @@ func (s *View) DeadAt() (time.Duration, bool) {
 // session has ended, or is dead; a dead session must be closed first.
 func (s *View) Dead() bool {
 	if u := s.under(); u != nil {
-		return u.ended(s.termSince) || u.Dead()
+		return u.ended(s) || u.Dead()
 	}
 	dead, counted := s.unchangedUntil()
 	return counted && s.sent >= dead
@@ -298,6 +299,11 @@ func (s *View) over() bool {
 // record is closed, or absent from a strong read sent after the lock was read under it.
 // A session whose beat has been unchanged for its lease is closed first, so that it
 // cannot renew any more; then its locks are taken.
+//
+// Where the engine may lose writes, a server that is cut off may have the lock, and its successor
+// the end of the session. So both must have been read in one life of the engine, and a write that
+// takes the lock is bound to it. A reply without a record names no life: the absence must have
+// lasted for as long as such a server may go on.
 
 // UnderSession says that the record shows a lock that a session keeps alive.
 func (s *View) UnderSession() bool {
@@ -324,6 +330,13 @@ func (s *View) of(r *Call, key string) *View {
 	return s.env.Session(driver.SessionID(r.Key))
 }
 
+// settles returns the next read for a lock whose session has ended in another life of the engine, or
+// is absent, as long as that does not count.
+func (s *View) settles(u *View) move {
+	at := max(s.polled, u.polled) + min(s.t.Refresh, s.t.Lease/5)
+	return move{kind: Read, session: u.polled <= s.polled, at: at}
+}
+
 // Closed says whether the lock is held under a session that its own process has closed,
 // so that no work goes on under it.
 func (s *View) Closed() bool {
@@ -334,14 +347,25 @@ func (s *View) Closed() bool {
 // Ended says whether the lock is held under a session that is certainly over.
 func (s *View) Ended() bool {
 	u := s.under()
-	return u != nil && u.ended(s.termSince)
+	return u != nil && u.ended(s)
 }
 
-// ended says whether the session is certainly over, given that a lock was read under it
-// at the given instant.
-func (s *View) ended(at time.Duration) bool {
+// ended says whether the session, under which that lock was read, is certainly over.
+func (s *View) ended(lock *View) bool {
+	switch _, known := s.Known(); {
+	case !known:
+		return false
+	case s.found:
+		return s.rec.State == driver.Closed && s.rec.Life == lock.rec.Life
+	}
+	return s.sent >= lock.termSince && (s.t.Waits == 0 || s.sent >= s.termSince+s.t.Waits)
+}
+
+// isRead says whether the session's record shows what has become of that lock's holder, so that it
+// need not be read at once.
+func (s *View) isRead(lock *View) bool {
 	_, known := s.Known()
-	return known && (s.found && s.rec.State == driver.Closed || !s.found && s.sent >= at)
+	return known && (s.holds() || s.sent >= lock.termSince)
 }
 
 // diesAt returns when the session of a lock counts as dead: at once if it has ended,
@@ -351,8 +375,10 @@ func (s *View) diesAt() time.Duration {
 	switch {
 	case u == nil:
 		return s.replied + forever
-	case u.ended(s.termSince):
+	case u.ended(s):
 		return s.termSince
+	case u.t.Waits > 0 && u.isRead(s) && !u.holds():
+		return u.termSince + u.t.Waits
 	}
 	if dead, alive := u.DeadAt(); alive {
 		return dead

@@ -42,6 +42,7 @@ const (
 	plain         answer = iota // for no reason of its lives
 	ofClosedLife                // the life is closed
 	ofFormerLife                // the session was opened in another life
+	ofAnotherLife               // the caller has read the record in another life
 	raisesInstead               // the token of the record was below the base
 )
 
@@ -124,13 +125,12 @@ func (w *World) turnTo(v *server) {
 	}
 }
 
-// reaches returns the server to which a process sends its next call. Where there are sessions, no
-// process goes back to a server that was cut off: see TestSessionOnBothSides.
+// reaches returns the server to which a process sends its next call.
 func (h *host) reaches() *server {
 	switch w := h.w; {
 	case w.engine == nil:
 		return nil
-	case h.old == nil || w.now >= h.leaves || (w.cfg.BothSides || !w.cfg.Sessions) && w.one(8):
+	case h.old == nil || w.now >= h.leaves || w.one(8):
 		return w.engine.primary
 	}
 	return h.old
@@ -217,8 +217,11 @@ func (v *server) guards(s *store, r *protocol.Call) (shown driver.Record, refuse
 	switch {
 	case next.State == driver.Alive && rec.State == driver.Alive && v.sessions[r.Key] != v.life:
 		v.answer = ofFormerLife
-		rec.State, rec.Life, rec.Requests = driver.Closed, v.life, nil
+		rec.State, rec.Life, rec.End, rec.Requests = driver.Closed, v.life, driver.EndExpired, nil
 		return rec, true
+	case r.Prev.Life != "" && r.Prev.Life != v.life:
+		v.answer = ofAnotherLife
+		return v.show(r.Key, rec), true
 	case raises && v.open != v.life:
 		v.answer = ofClosedLife
 		return v.show(r.Key, rec), true

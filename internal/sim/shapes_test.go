@@ -118,7 +118,7 @@ func losing(c *Config) {
 	c.Processes = max(c.Processes, minProcesses)
 }
 
-// losingLeases has no sessions, and so processes that reach both sides of a network.
+// losingLeases has no sessions.
 func losingLeases(c *Config) {
 	losing(c)
 	c.Sessions, c.Requests, c.Mixed = false, false, false

@@ -60,12 +60,9 @@ type Config struct {
 	Guarded bool
 	// Loses puts the records on an engine that may lose what it has answered, with a store
 	// that is guarded: see [driver.Guarded]. Not with clients, guardians, or deletions.
-	Loses bool
-	// BothSides has processes reach an old primary and the new one by turns even where there
-	// are sessions, which the core does not withstand yet.
-	BothSides bool
-	History   int    // how many terms the history of a lock keeps; 100 if it is zero
-	Trace     *Trace // records the run; nil is faster
+	Loses   bool
+	History int    // how many terms the history of a lock keeps; 100 if it is zero
+	Trace   *Trace // records the run; nil is faster
 }
 
 // Trace is the record of a run.

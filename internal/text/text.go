@@ -132,5 +132,5 @@ func OfLossyStore(lossy bool, what string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s needs a store that keeps what it has answered, and this one may lose writes in a failover: "+
-		"use single locks or elections here, or another store", errors.ErrUnsupported, what)
+		"use locks, sessions or elections here, or another store", errors.ErrUnsupported, what)
 }
