@@ -203,7 +203,8 @@ type Record struct {
 	Prev *Term
 
 	// Life names the life of the engine that has shown the record, in a record that a
-	// [Guarded] store returns. It is not stored, and empty from any other store.
+	// [Guarded] store returns. It is not stored, and empty from any other store. In the prev
+	// of a write it binds the write to that life; empty, it binds to none.
 	Life string
 
 	// Opens, in a record to be written to a [Guarded] store, allows the write to open the
