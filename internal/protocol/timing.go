@@ -104,7 +104,8 @@ func (t Timing) Validate() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	// A holder must be able to lose one heartbeat and still renew in time.
+	// A holder must be able to lose one heartbeat and still renew in time: by the request timeout,
+	// which bounds heartbeats too where the store is slow to write (driver.SlowWriter).
 	if need := t.Heartbeat + 2*t.RequestTimeout + t.Grace; need > t.Window() {
 		bad("lease duration %v is shorter than its parts: heartbeat period %v + 2 x request timeout %v + "+
 			"grace %v = %v must be at most %v, which is what clocks that drift by %v leave of the lease; lengthen the lease or shorten a part",
