@@ -58,8 +58,7 @@ func (ref *reference) agrees(now Instant) bool {
 	return uint64(now.Wall-now.Mono-ref.level+tolerance) <= uint64(2*tolerance)
 }
 
-// advance returns the reference that follows from r, and whether it differs. The rules
-// are those of DESIGN.md, section 4.3:
+// advance returns the reference that follows from r, and whether it differs:
 //
 //   - The time by which the boot clock is ahead of the monotonic clock is a
 //     suspend: it counts for both.
