@@ -164,7 +164,8 @@ func DecodePart(text string) (driver.Record, error) {
 // DecodeTerm returns the term of a text of [EncodeTerm], nil for "null". It also
 // accepts the text of a released record that has an owner and a token: the term is
 // the term that ended, as in [driver.Claimed]. So an engine that cannot compute
-// can store the record's text as the text of the previous term.
+// can store the record's text as the text of the previous term, also as the member prev
+// of the next record.
 func DecodeTerm(text string) (*driver.Term, error) {
 	if text == "null" {
 		return nil, nil //nolint:nilnil // nil is a term: none
@@ -174,9 +175,6 @@ func DecodeTerm(text string) (*driver.Term, error) {
 		return nil, unreadable(err)
 	}
 	t := r.term()
-	if r.text("state") == string(driver.Released) && t.End == "" {
-		t.End = driver.EndReleased
-	}
 	if r.err != nil {
 		return nil, unreadable(r.err)
 	}
@@ -467,8 +465,15 @@ func (r *reader) request(member, raw string) *driver.Request {
 }
 
 func (r *reader) term() *driver.Term {
-	return &driver.Term{
+	t := &driver.Term{
 		Owner: r.text("owner"), Token: r.token("token"), Host: r.text("host"), Label: r.text("label"),
 		Since: r.time("since"), Until: r.time("until"), End: driver.EndReason(r.text("end")), Asked: r.asked(),
 	}
+	if r.text("state") != string(driver.Released) {
+		return t
+	}
+	if t.End == "" {
+		t.End = driver.EndReleased
+	}
+	return t.Shorten()
 }

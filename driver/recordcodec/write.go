@@ -82,10 +82,6 @@ func (w *writer) end() {
 
 // record writes the members of a record, except those of Unknown.
 func (w *writer) record(rec *driver.Record) {
-	state := rec.State
-	if state == driver.Held && rec.Session != "" {
-		state = resting
-	}
 	w.string("key", rec.Key)
 	w.string("version", rec.Version)
 	w.string("beat", rec.Beat)
@@ -99,7 +95,7 @@ func (w *writer) record(rec *driver.Record) {
 		w.text = appendNumber(w.text, rec.Drift)
 	}
 	w.string("bell", rec.Notify)
-	w.string("state", string(state))
+	w.string("state", string(stateOf(rec)))
 	if rec.Priority != 0 {
 		w.name("priority")
 		w.text = strconv.AppendInt(w.text, int64(rec.Priority), 10)
