@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
 )
 
 // cockroach answers on a connection as CockroachDB does: it names itself when the
@@ -65,6 +66,64 @@ func cockroach(conn net.Conn, pooled bool) {
 			})
 		}
 	}
+}
+
+// TestUntestedEngine: an engine that is not PostgreSQL is refused by its name, unless the
+// options admit it. Then a claim looks first, and nothing notifies.
+func TestUntestedEngine(t *testing.T) {
+	database := enginetest.Database(t, enginetest.PostgreSQL(t))
+	renameEngine(t, database)
+	if _, err := Open(t.Context(), database, nil); !errors.Is(err, driver.ErrPermanent) || !errors.Is(err, driver.ErrNotApplied) ||
+		!strings.Contains(err.Error(), "this is "+another+", with which Tenure was not tested") {
+		t.Errorf("Open: %v", err)
+	}
+	relay := enginetest.NewRelay(t, hostOf(t, database))
+	s, err := Connect(through(t, database, relay.Addr), &Options{Untested: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Create(t.Context(), driver.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if ask[bool](t, database, "SELECT EXISTS (SELECT FROM pg_class WHERE relname LIKE 'tenure%view')") {
+		t.Error("it has created a view, whose functions not every engine has")
+	}
+	other := mustOpenWith(t, database, &Options{Untested: true})
+	if stop, err := s.Watch(t.Context(), "lock", func() {}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Watch: %v", err)
+		stop()
+	}
+	d, err := s.Describe(t.Context(), driver.Timing{})
+	if err != nil || len(d.Findings) != 1 || !strings.Contains(d.Findings[0].Finding, another) {
+		t.Errorf("Describe: %+v, %v", d, err)
+	}
+	relay.Trips()
+	var rec driver.Record
+	costs := func(what string, want int, err error) {
+		t.Helper()
+		if n := relay.Trips(); err != nil || n != want {
+			t.Errorf("%s: %d round trips, %v; want %d", what, n, err, want)
+		}
+	}
+	rec, _, err = s.Claim(t.Context(), held("lock"))
+	costs("claim of an absent lock", 2, err)
+	_, _, err = s.Claim(t.Context(), held("lock"))
+	if is, ok := isConflict(err); !ok || is.Version != rec.Version {
+		t.Errorf("claim of a held lock: %v", err)
+	}
+	costs("claim of a held lock", 1, nil)
+	rec, err = s.Swap(t.Context(), rec, released(rec))
+	costs("release", 1, err)
+	rec, _, err = s.Claim(t.Context(), held("lock"))
+	costs("claim of a lock that was released here", 1, err)
+	rec = enginetest.Swap(t, other, rec, released(rec))
+	rec, prev, err := s.Claim(t.Context(), held("lock"))
+	costs("claim of a lock that was released elsewhere", 2, err)
+	if rec.Token != 3 || rec.Prev == nil || rec.Prev.Token != 2 || prev.State != driver.Released {
+		t.Errorf("token %d after %+v", rec.Token, rec.Prev)
+	}
+	costs("delete", 1, s.Delete(t.Context(), rec))
 }
 
 // TestCockroachDB: an error names a server that speaks the protocol of PostgreSQL but is

@@ -13,9 +13,15 @@
 //
 // Every call is one statement and one round trip: a claim, whether the lock is free, held
 // or unknown; a heartbeat, a release, a read, any number of reads at once. A second
-// statement is needed only when two calls meet in the same millisecond. After a release a
-// statement notifies others; no caller waits for it. A heartbeat writes one small row, and
-// not the data of the record.
+// statement is needed only when two calls meet in the same millisecond. After releases a
+// statement notifies others, at most each 5 ms; no caller waits for it. A heartbeat writes one
+// small row, and not the data of the record.
+//
+// # The table
+//
+// A row is a lock. It has columns for what statements compare, and for the data; the rest is
+// a text in JSON, which the view beside the table shows in columns: see [Schema]. A table of
+// another layout is refused.
 //
 // A connection is a process of the server. [Open] makes at most 16, and one more listens if
 // something is watched. A process with many locks should hold them under a session: one

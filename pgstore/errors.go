@@ -20,6 +20,9 @@ func (s *Store) failed(err error) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, driver.ErrNotApplied) {
+		return err // it is marked already
+	}
 	if s.ctx.Err() != nil {
 		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
 	}
@@ -36,7 +39,9 @@ func (s *Store) advice(code string) string {
 	case "42P01":
 		return (&noTableError{s.Table()}).Error()
 	case "42703":
-		return "table " + s.Table() + " lacks a column: it was made by another program, or another version of Tenure"
+		return "table " + s.Table() + " lacks a column: " + otherTable
+	case "0A000":
+		return "the server is not PostgreSQL, or its table has changed"
 	case "42501":
 		return "grant the role what tenure table policy prints"
 	case "42P05", "26000":
@@ -89,16 +94,49 @@ func (s *Store) sorted(err error) error {
 	return driver.NotApplied(err)
 }
 
-// errCockroachDB refuses a server that speaks the protocol of PostgreSQL but is CockroachDB.
-var errCockroachDB = driver.NotApplied(driver.Permanent(errors.New("postgres: this is CockroachDB, which refuses a statement that both updates and inserts rows of a table, " +
-	"as each claim does: use PostgreSQL 12 or later, or another store, such as etcd")))
+// cockroachDB is how this engine names itself.
+const cockroachDB = "CockroachDB"
 
-// isCockroachDB asks the server, whose error may be about a statement that it does not know.
-func isCockroachDB(ctx context.Context, db DB) bool {
+// refusal refuses an engine that speaks the protocol of PostgreSQL, and is another product.
+func refusal(engine string) error {
+	return driver.NotApplied(driver.Permanent(fmt.Errorf("postgres: this is %s, with which Tenure was not tested: use PostgreSQL 12 or later, "+
+		"or another store, such as etcd; to try it, write untested=yes in the URL, or Options.Untested in a program", engine)))
+}
+
+// foreign returns the name of an engine that is not PostgreSQL, by what version() returns.
+func foreign(version string) string {
+	if strings.HasPrefix(version, "PostgreSQL ") && !strings.Contains(version, "-YB-") {
+		return ""
+	}
+	name, _, _ := strings.Cut(version, " (")
+	return name
+}
+
+// foreignEngine asks the server, which may not know a statement of PostgreSQL.
+func foreignEngine(ctx context.Context, db DB) (string, error) {
 	version := ""
 	err := db.QueryRow(ctx, "SELECT version()", pgx.QueryExecModeExec).Scan(&version)
-	return err == nil && strings.HasPrefix(version, "CockroachDB")
+	if err != nil {
+		return "", err
+	}
+	return foreign(version), nil
 }
+
+// orForeign returns the refusal of an engine that does not know a statement because it is not
+// PostgreSQL, or err.
+func orForeign(ctx context.Context, db DB, err error) error {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		if engine, askErr := foreignEngine(ctx, db); askErr == nil && engine != "" {
+			return refusal(engine)
+		}
+	}
+	return err
+}
+
+// otherTable is what to do about a table that this version did not create.
+const otherTable = "it was made by another program, or another version of Tenure: name another table, or stop all programs that use it and drop it " +
+	"with CASCADE, and its locks are forgotten, and tokens begin at 1 again"
 
 // errUnconfirmed is the answer of a commit whose wait for the standby was cancelled, by an
 // operator or a shutdown: it is only on the primary's disk.

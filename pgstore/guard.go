@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
 var (
@@ -91,15 +92,12 @@ func (s *Store) GuardSQL(ctx context.Context, tx *sql.Tx, lock string, token uin
 
 func (s *Store) guarded(lock string, token uint64, none error, query func(sql string, args ...any) oneRow) error {
 	at, err := s.guards(func(sql string) oneRow { return query(sql) })
-	var format, highest int64
+	var highest int64
 	var state string
 	if err == nil {
-		err = query(at.sql.guard, lock).Scan(&format, &highest, &state)
+		err = query(at.sql.guard, lock).Scan(&highest, &state)
 	}
-	stands := driver.State(state)
-	if stands == resting {
-		stands = driver.Held
-	}
+	stands := recordcodec.HeldOf(state)
 	switch {
 	case errors.Is(err, none):
 		return fmt.Errorf("guard %q: %w: token %d, of a lock that has no record in table %s", lock, ErrUnknownToken, token, at)
@@ -107,8 +105,6 @@ func (s *Store) guarded(lock string, token uint64, none error, query func(sql st
 		return fmt.Errorf("guard %q: %w: token %d, in a database without table %s: %w", lock, ErrUnknownToken, token, s.Table(), err)
 	case err != nil:
 		return fmt.Errorf("guard %q: %w", lock, err)
-	case format != tableFormat:
-		return fmt.Errorf("guard %q: %w: the row has format %d, of another version of Tenure", lock, driver.ErrUnreadable, format)
 	case highest < 1:
 		return fmt.Errorf("guard %q: %w: token %d is not positive", lock, driver.ErrUnreadable, highest)
 	case uint64(highest) < token:

@@ -95,9 +95,9 @@ func TestGuard(t *testing.T) {
 	check("held under a session", 3, nil, "")
 	enginetest.Swap(t, s, rec, released(rec))
 	check("released", 3, ErrStale, "its term has ended, the lock is released under token 3; stop")
-	mustExec(t, database, "UPDATE tenure_records SET format = 2")
-	check("a later format", 3, driver.ErrUnreadable, "format 2")
-	mustExec(t, database, "DROP TABLE tenure_records")
+	mustExec(t, database, "UPDATE tenure_records SET token = 0")
+	check("a token of nobody", 3, driver.ErrUnreadable, "token 0 is not positive")
+	mustExec(t, database, "DROP TABLE tenure_records CASCADE")
 	check("no table", 3, ErrUnknownToken, "without table public.tenure_records")
 }
 

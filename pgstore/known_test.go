@@ -107,7 +107,7 @@ func TestKnownRelease(t *testing.T) {
 	})
 	t.Run("somebody has reserved it by hand", func(t *testing.T) {
 		rec := free(t, "hand")
-		mustExec(t, database, "UPDATE "+DefaultTable+" SET state = 'reserved' WHERE key = $1", rec.Key)
+		mustExec(t, database, "UPDATE "+DefaultTable+" SET state = 'reserved' WHERE name = $1", rec.Key)
 		_, _, err := s.Claim(ctx, held(rec.Key))
 		if is, ok := isConflict(err); !ok || is.State != driver.Reserved {
 			t.Errorf("%v, want a conflict with what is reserved", err)

@@ -32,7 +32,7 @@ func TestTableNames(t *testing.T) {
 		}
 		stop()
 	}
-	mustExec(t, database, `DROP TABLE "Apps".locks`) // beside it "locks" is not enough of a name
+	mustExec(t, database, `DROP TABLE "Apps".locks CASCADE`) // beside it "locks" is not enough of a name
 	// Two names of one table are one store, and notify each other.
 	bare, full := mustOpenWith(t, database, &Options{Table: "locks"}), mustOpenWith(t, database, &Options{Table: "public.locks"})
 	rec := enginetest.Claim(t, full, held("both"))

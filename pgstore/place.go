@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenurelock/tenure/driver"
 )
@@ -26,6 +25,7 @@ var ErrTwoTables = errors.New("several tables of one name")
 // schemas.
 type place struct {
 	schema, name string
+	foreign      bool // the engine is not PostgreSQL
 	sql          statements
 }
 
@@ -49,11 +49,7 @@ func schemasWith(name string) string {
 // may not know the catalog.
 func schemasIn(ctx context.Context, db DB, name string) ([]string, error) {
 	schemas, err := schemasOf(db.QueryRow(ctx, schemasWith(name), pgx.QueryExecModeExec))
-	var e *pgconn.PgError
-	if errors.As(err, &e) && isCockroachDB(ctx, db) {
-		return nil, errCockroachDB
-	}
-	return schemas, err
+	return schemas, orForeign(ctx, db, err)
 }
 
 func schemasOf(r oneRow) ([]string, error) {
@@ -95,8 +91,8 @@ func (e *noTableError) Error() string {
 	return "table " + e.table + " does not exist: create it with tenure table create, or by the statement of pgstore.Schema"
 }
 
-// at returns the place of a store. It asks the server if the options name no schema, and the
-// place is not known yet.
+// at returns the place of a store. It asks the server if the options name no schema, or admit
+// another engine, and the place is not known yet.
 func (s *Store) at(ctx context.Context) (*place, error) {
 	if p := s.place.Load(); p != nil {
 		return p, nil
@@ -104,29 +100,41 @@ func (s *Store) at(ctx context.Context) (*place, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, driver.NotApplied(err)
 	}
-	schemas, err := schemasIn(ctx, s.pool, s.table)
-	if errors.Is(err, errCockroachDB) {
-		return nil, err
+	engine, err := s.engine(ctx)
+	schema := s.schema
+	if err == nil && schema == "" {
+		var schemas []string
+		if schemas, err = schemasIn(ctx, s.pool, s.table); err == nil {
+			schema, err = only(s.table, schemas)
+		}
 	}
 	if err != nil {
 		return nil, driver.NotApplied(s.failed(err)) // it writes nothing
 	}
-	return s.settle(schemas)
+	return s.settle(schema, engine), nil
 }
 
-// settle keeps the place, if there is one.
-func (s *Store) settle(schemas []string) (*place, error) {
-	schema, err := only(s.table, schemas)
-	if err != nil {
-		return nil, err
+// engine returns the name of an engine that is not PostgreSQL, if the options admit one.
+func (s *Store) engine(ctx context.Context) (string, error) {
+	if !s.untested {
+		return "", nil
 	}
-	s.place.CompareAndSwap(nil, s.placeIn(schema)) // the first one stays
-	return s.place.Load(), nil
+	return foreignEngine(ctx, s.pool)
 }
 
-func (s *Store) placeIn(schema string) *place {
-	p := &place{schema: schema, name: s.table}
-	p.sql = newStatements(p.quoted(), s.commit)
+// settle keeps the place. The first one stays.
+func (s *Store) settle(schema, engine string) *place {
+	s.place.CompareAndSwap(nil, s.placeIn(schema, engine))
+	return s.place.Load()
+}
+
+func (s *Store) placeIn(schema, engine string) *place {
+	p := &place{schema: schema, name: s.table, foreign: engine != ""}
+	commit := s.commit
+	if p.foreign {
+		commit = ""
+	}
+	p.sql = newStatements(p.quoted(), commit)
 	return p
 }
 
@@ -137,15 +145,17 @@ func (s *Store) guards(query func(sql string) oneRow) (*place, error) {
 	if p := s.place.Load(); p != nil {
 		return p, nil
 	}
-	schemas, err := schemasOf(query(schemasWith(s.table)))
-	if err != nil {
-		return nil, err
+	schema := s.schema
+	if schema == "" {
+		schemas, err := schemasOf(query(schemasWith(s.table)))
+		if err != nil {
+			return nil, err
+		}
+		if schema, err = only(s.table, schemas); err != nil {
+			return nil, err
+		}
 	}
-	schema, err := only(s.table, schemas)
-	if err != nil {
-		return nil, err
-	}
-	return s.placeIn(schema), nil
+	return s.placeIn(schema, ""), nil
 }
 
 // Table returns the name of the table. It has its schema if the options have named one, or
@@ -153,6 +163,9 @@ func (s *Store) guards(query func(sql string) oneRow) (*place, error) {
 func (s *Store) Table() string {
 	if p := s.place.Load(); p != nil {
 		return p.String()
+	}
+	if s.schema != "" {
+		return s.schema + "." + s.table
 	}
 	return s.table
 }

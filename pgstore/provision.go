@@ -46,7 +46,10 @@ func (s *Store) Create(ctx context.Context, o driver.CreateOptions) (did string,
 }
 
 func (s *Store) create(ctx context.Context) error {
-	err := CreateTable(ctx, s.pool, s.Table())
+	engine, err := s.engine(ctx)
+	if err == nil {
+		err = createTable(ctx, s.pool, s.Table(), engine)
+	}
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
 		return err
@@ -87,6 +90,12 @@ func (s *Store) Describe(ctx context.Context, _ driver.Timing) (driver.Descripti
 		findings = append(findings, driver.Bad("table", "%s", problem))
 	}
 	d.Findings = findings
+	if d.Engine != "" {
+		out := driver.Description{Object: d, Findings: findings}
+		out.Add("table", d.Table, "table")
+		out.Add("server", d.Engine, "server")
+		return out, nil
+	}
 	var may []string
 	if d.MayRead {
 		may = append(may, "read")

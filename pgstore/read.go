@@ -21,10 +21,10 @@ func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driv
 	switch {
 	case err != nil:
 		return driver.Record{}, err
-	case r.absent():
+	case !r.found:
 		return driver.Record{}, fmt.Errorf("%w: %q", driver.ErrNotFound, key)
 	}
-	return r.record()
+	return r.Record()
 }
 
 func (s *Store) look(ctx context.Context, key string) (row, error) {
@@ -58,11 +58,11 @@ func (s *Store) GetBatch(ctx context.Context, keys []string, _ driver.Consistenc
 	}
 	out := make([]driver.Lookup, len(keys))
 	for i := range rows {
-		if rows[i].absent() {
+		if !rows[i].found {
 			out[i].Err = fmt.Errorf("%w: %q", driver.ErrNotFound, keys[i])
 			continue
 		}
-		out[i].Record, out[i].Err = rows[i].record()
+		out[i].Record, out[i].Err = rows[i].Record()
 	}
 	return out, nil
 }
@@ -78,10 +78,10 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 	}
 	var page driver.Page
 	for i := range rows {
-		if rows[i].absent() {
+		if !rows[i].found {
 			break // there is no record at all
 		}
-		rec, err := rows[i].record()
+		rec, err := rows[i].Record()
 		if err != nil {
 			if page.Unreadable == nil {
 				page.Unreadable = map[string]error{}
@@ -92,7 +92,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 		page.Records = append(page.Records, rec)
 	}
 	if len(rows) == s.page {
-		page.Cursor = rows[len(rows)-1].key.String
+		page.Cursor = rows[len(rows)-1].Name
 	}
 	return page, nil
 }
@@ -119,9 +119,6 @@ func (s *Store) read(ctx context.Context, which func(*statements) *statement, ar
 			}
 			return nil, fmt.Errorf("postgres: %w", errStandby)
 		}
-	}
-	if len(rows) == 0 {
-		return nil, nil
 	}
 	return rows, nil
 }

@@ -5,6 +5,7 @@ package pgstore
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,94 +17,89 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
 // DefaultTable is the table of a store whose options name no table.
 const DefaultTable = "tenure_records"
 
-// tableFormat is how this package writes rows. A row of a later format is unreadable, and
-// no statement here changes it.
-const tableFormat = 1
+// viewSuffix makes the name of the view from that of the table.
+const viewSuffix = "_view"
 
-// schema creates the table. Its comments are for people with psql.
+// table creates the table: see [recordcodec.Row]. Its comments are for people with psql.
 //
-// The key is compared by bytes, as [driver.Store] lists it. Rows have room beside them in
+// The name is compared by bytes, as [driver.Store] lists it. Rows have room beside them in
 // their page, and no column that changes is indexed, so that a heartbeat is a HOT update,
 // which needs no vacuum of the index. The table must not be UNLOGGED: it would be empty
 // after a crash, and tokens would begin at 1 again.
 //
-// No column has a CHECK: PostgreSQL parses each of them again with every update, and
-// three took a seventh of its work. A row that was damaged by hand is unreadable.
-const schema = `CREATE TABLE %s (
-	key          text COLLATE "C" PRIMARY KEY,
-	format       integer NOT NULL,   -- of the row: a program does not touch rows of a format that it does not know
-	state        text NOT NULL,      -- held, resting (held under a session), reserved, released; past: history of a term; alive, closed: a session
-	owner        text NOT NULL,
-	token        bigint NOT NULL,    -- fencing token, from 1: one higher with every change of holder
-	version      text NOT NULL,      -- new with every write
-	beat         text NOT NULL,      -- new with every heartbeat
-	session      text,               -- the session whose heartbeat keeps the lock
-	lease_ns     bigint NOT NULL,    -- how long an unchanged beat proves life, in nanoseconds
-	heartbeat_ns bigint NOT NULL,    -- period of the heartbeats in nanoseconds, 0: unknown
-	drift        double precision NOT NULL, -- the holder's bound on the error of clock rates, 0: unknown
-	host         text NOT NULL,
-	label        text NOT NULL,
-	bell         text,               -- where the holder takes notifications, and a secret
-	since        timestamptz,        -- when the term began and ended, for people only
-	until        timestamptz,
-	ended        text NOT NULL,      -- how it ended, in a released record
-	priority     bigint NOT NULL,    -- how much the holder is preferred
-	requests     jsonb,              -- for the holder
-	asked        jsonb,              -- the request that ended the term
-	prev_token   bigint,             -- the term before this one, NULL if this is the first
-	prev_owner   text,
-	prev_host    text,
-	prev_label   text,
-	prev_since   timestamptz,
-	prev_until   timestamptz,
-	prev_ended   text,
-	prev_asked   jsonb,
-	data         bytea               -- the holder's own
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)`
+// A later version whose rows this one must not touch renames a column: then each statement
+// of this one fails.
+//
+// No column has a CHECK: PostgreSQL parses each of them again with every update. Nor is the
+// record json, which would be checked with every write. A row that was damaged by hand is
+// unreadable.
+const table = `CREATE TABLE %s (
+	name    text%s PRIMARY KEY,
+	version text NOT NULL,   -- new with every write
+	token   bigint NOT NULL, -- fencing token, from 1: one higher with every change of holder
+	state   text NOT NULL,   -- held, resting (held under a session), reserved, released; past: history of a term; alive, closed: a session
+	owner   text NOT NULL,
+	record  text NOT NULL,   -- the rest, a JSON object: the view has it in columns
+	data    bytea            -- the holder's own
+)`
 
-// columns are the columns that this package knows, in the order of record.go, with their types.
-var columns = []struct {
-	name string
-	oid  uint32
-}{
-	{"key", pgtype.TextOID},
-	{"format", pgtype.Int4OID},
-	{"state", pgtype.TextOID},
-	{"owner", pgtype.TextOID},
-	{"token", pgtype.Int8OID},
-	{"version", pgtype.TextOID},
-	{"beat", pgtype.TextOID},
-	{"session", pgtype.TextOID},
-	{"lease_ns", pgtype.Int8OID},
-	{"heartbeat_ns", pgtype.Int8OID},
-	{"drift", pgtype.Float8OID},
-	{"host", pgtype.TextOID},
-	{"label", pgtype.TextOID},
-	{"bell", pgtype.TextOID},
-	{"since", pgtype.TimestamptzOID},
-	{"until", pgtype.TimestamptzOID},
-	{"ended", pgtype.TextOID},
-	{"priority", pgtype.Int8OID},
-	{"requests", pgtype.JSONBOID},
-	{"asked", pgtype.JSONBOID},
-	{"prev_token", pgtype.Int8OID},
-	{"prev_owner", pgtype.TextOID},
-	{"prev_host", pgtype.TextOID},
-	{"prev_label", pgtype.TextOID},
-	{"prev_since", pgtype.TimestamptzOID},
-	{"prev_until", pgtype.TimestamptzOID},
-	{"prev_ended", pgtype.TextOID},
-	{"prev_asked", pgtype.JSONBOID},
-	{"data", pgtype.ByteaOID},
+// storage are the parameters of the table, which other engines do not know.
+const storage = ` WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)`
+
+// view shows the table to people, without the secret address for notifications.
+const view = `CREATE OR REPLACE VIEW %s AS
+SELECT t.name, t.state, t.owner, t.token, r.host, r.label, r.since, r.until, r."end" AS ended, r.session, r.lease, r.heartbeat, r.drift,
+	r.priority, r.requests, r.asked, (r.prev ->> 'token')::bigint AS prev_token, r.prev ->> 'owner' AS prev_owner,
+	(r.prev ->> 'until')::timestamptz AS prev_until, COALESCE(r.prev ->> 'end', r.prev ->> 'state') AS prev_ended,
+	octet_length(t.data) AS data_bytes, t.version, r.beat
+FROM %s AS t, jsonb_to_record(t.record::jsonb) AS r (host text, label text, since timestamptz, until timestamptz, "end" text, session text,
+	lease text, heartbeat text, drift float8, priority bigint, requests jsonb, asked jsonb, prev jsonb, beat text)`
+
+// columns are the columns of the table, in the order of [recordcodec.Row].
+var columns = []string{"name", "version", "token", "state", "owner", "record", "data"}
+
+// oids are the types of the values of a row.
+var oids = []uint32{pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.ByteaOID}
+
+// valuesOf returns the values of a row. Data that are nil are NULL.
+func valuesOf(rec driver.Record) []any {
+	row := recordcodec.RowOf(rec)
+	values := []any{row.Name, row.Version, row.Token, row.State, row.Owner, row.Text, nil}
+	if row.Data != nil {
+		values[len(values)-1] = row.Data
+	}
+	return values
 }
 
-// dataColumn is the last column, which some statements leave alone.
-const dataColumn = "data"
+// row is a row of an answer: a flag, and the row of the table that was found.
+type row struct {
+	flag, found bool
+	recordcodec.Row
+}
+
+// rowOf decodes the values of a row. The columns are all NULL if there is no row in the table.
+func rowOf(raw [][]byte) (row, error) {
+	if len(raw) != 1+len(columns) || len(raw[0]) != 1 || raw[1] != nil && len(raw[3]) != 8 {
+		return row{}, errors.New("its columns have other types")
+	}
+	r := row{flag: raw[0][0] != 0, found: raw[1] != nil}
+	if r.found {
+		r.Row = recordcodec.Row{
+			Name: string(raw[1]), Version: string(raw[2]), Token: int64(binary.BigEndian.Uint64(raw[3])), State: string(raw[4]),
+			Owner: string(raw[5]), Text: string(raw[6]),
+		}
+		if raw[7] != nil {
+			r.Data = append([]byte{}, raw[7]...)
+		}
+	}
+	return r, nil
+}
 
 // statement is a statement that is prepared on each connection, under a name that no
 // other text has.
@@ -117,10 +113,10 @@ func newStatement(sql string, oids ...uint32) *statement {
 	return &statement{sql: sql, name: "tenure_" + hex.EncodeToString(sum[:12]), oids: oids}
 }
 
-// statements are the statements of one table.
+// statements are the statements of one table. Claim is nil where the engine refuses it.
 type statements struct {
-	get, getBatch, list, claim, claimKnown, claimKnownKeepingData, swap, swapKeepingData, remove *statement
-	guard                                                                                        string
+	get, getBatch, list, claim, insert, swap, swapKeepingData, take, takeKeepingData, remove *statement
+	guard                                                                                    string
 }
 
 // tableName is compiled at its first use: a program may import this store, and use another.
@@ -146,59 +142,62 @@ func channelOf(table string) string {
 	return "tenure_" + name
 }
 
+// newStatements returns the statements for table t. Without a commit they are for another
+// engine than PostgreSQL: they have no settings, and claims are made in two statements.
 func newStatements(t, commit string) statements {
-	var oids []uint32
-	var names, sets, claims []string
-	params := parameters(len(columns))
-	for i, c := range columns {
-		oids, names = append(oids, c.oid), append(names, c.name)
-		if i > 0 {
-			sets = append(sets, c.name+" = "+params[i])
-			claims = append(claims, c.name+" = "+claimed(c.name, params[i]))
-		}
-	}
-	all := strings.Join(names, ", ")
+	all := strings.Join(columns, ", ")
 	// The answer depends on two settings: the commit is as safe as the options say,
 	// whatever the settings of the role and the server, and a warning comes if it is not.
-	// Both end with the statement.
-	settings := "WITH settings AS MATERIALIZED (SELECT set_config('synchronous_commit', '" + commit +
-		"', true), set_config('client_min_messages', 'warning', true))"
-	// In a statement for one row, the settings are made when that row is found: a plan
-	// for the statement above costs as much as the update.
-	settled := " AND set_config('synchronous_commit', '" + commit + "', true) <> '' AND set_config('client_min_messages', 'warning', true) <> ''"
-	swap := func(sets []string, also string) *statement {
-		return newStatement("UPDATE "+t+" AS t SET "+strings.Join(sets, ", ")+
-			fmt.Sprintf(" WHERE t.key = $1 AND t.format = $2 AND t.version = $%d AND t.token = $%d", len(columns)+1, len(columns)+2)+also+settled,
-			append(append([]uint32{}, oids...), pgtype.TextOID, pgtype.Int8OID)...)
+	// Both end with the statement. To look at them costs less than to set them again.
+	settled, standby := "", "false"
+	if commit != "" {
+		settled = " AND (current_setting('synchronous_commit') = '" + commit + "' OR set_config('synchronous_commit', '" + commit + "', true) <> '')" +
+			" AND (current_setting('client_min_messages') IN ('notice', 'warning') OR set_config('client_min_messages', 'warning', true) <> '')"
+		standby = "pg_is_in_recovery()" // a standby answers as well, with an older state
 	}
-	isReleased := fmt.Sprintf(" AND t.state = '%s'", driver.Released)
-	// A standby answers as well, with an older state.
-	read := "SELECT pg_is_in_recovery(), " + all
-	return statements{
-		get:      newStatement(read+" FROM (VALUES (1)) AS one LEFT JOIN "+t+" ON key = $1", pgtype.TextOID),
-		getBatch: newStatement(read+" FROM unnest($1) WITH ORDINALITY AS wanted (name, n) LEFT JOIN "+t+" ON key = name ORDER BY n", pgtype.TextArrayOID),
+	// The data are not written again if they stay: a heartbeat is small, whatever the record holds.
+	const keep = "version = $2, token = $3, state = $4, owner = $5, record = $6"
+	const withData = keep + ", data = $7"
+	update := func(sets, also string) *statement {
+		return newStatement("UPDATE "+t+" AS t SET "+sets+" WHERE t.name = $1 AND t.version = $8 AND t.token = $9"+also+settled, append(append([]uint32{}, oids...), pgtype.TextOID, pgtype.Int8OID)...)
+	}
+	isReleased := " AND t.state = '" + string(driver.Released) + "'"
+	insert := "INSERT INTO " + t + " (" + all + ") SELECT $1, $2, $3, $4, $5, $6, $7"
+	read := "SELECT " + standby + ", " + all
+	list := statements{
+		get:      newStatement(read+" FROM (VALUES (1)) AS one LEFT JOIN "+t+" ON name = $1", pgtype.TextOID),
+		getBatch: newStatement(read+" FROM unnest($1) WITH ORDINALITY AS wanted (key, n) LEFT JOIN "+t+" ON name = key ORDER BY n", pgtype.TextArrayOID),
 		list: newStatement(read+" FROM (VALUES (1)) AS one LEFT JOIN (SELECT * FROM "+t+
-			" WHERE key >= $1 AND key > $2 AND starts_with(key, $1) ORDER BY key LIMIT $3) AS page ON true ORDER BY key",
+			" WHERE name >= $1 AND name > $2 AND starts_with(name, $1) ORDER BY name LIMIT $3) AS page ON true ORDER BY name",
 			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID),
-		// Nothing is locked before it is clear that a write follows: a claim of a held lock
-		// costs no flush. The update finds changes since the row was read, because it reads
-		// the current row.
-		claim: newStatement(settings+", seen AS MATERIALIZED (SELECT "+all+" FROM "+t+" WHERE key = $1)"+
-			", updated AS (UPDATE "+t+" AS t SET "+strings.Join(claims, ", ")+" FROM settings, seen"+
-			fmt.Sprintf(" WHERE t.key = $1 AND t.format = $2 AND t.state = '%s' AND t.token < %d", driver.Released, uint64(driver.MaxToken))+
-			" AND t.version = seen.version AND t.token = seen.token RETURNING t."+strings.Join(names, ", t.")+")"+
-			", inserted AS (INSERT INTO "+t+" ("+all+") SELECT "+strings.Join(params, ", ")+" FROM settings"+
-			" WHERE NOT EXISTS (SELECT FROM seen) ON CONFLICT (key) DO NOTHING RETURNING "+all+")"+
-			" SELECT true, "+all+" FROM updated UNION ALL SELECT true, "+all+" FROM inserted UNION ALL SELECT false, "+all+" FROM seen", oids...),
-		claimKnown:            swap(sets, isReleased),
-		claimKnownKeepingData: swap(sets[:len(sets)-1], isReleased),
-		swap:                  swap(sets, ""),
-		swapKeepingData:       swap(sets[:len(sets)-1], ""),
-		remove: newStatement("DELETE FROM "+t+fmt.Sprintf(" AS t WHERE t.key = $1 AND t.format = %d AND t.version = $2 AND t.token = $3", tableFormat)+settled,
+		insert:          newStatement(insert+" WHERE true"+settled+" ON CONFLICT (name) DO NOTHING", oids...),
+		swap:            update(withData, ""),
+		swapKeepingData: update(keep, ""),
+		take:            update(withData, isReleased),
+		takeKeepingData: update(keep, isReleased),
+		remove: newStatement("DELETE FROM "+t+" AS t WHERE t.name = $1 AND t.version = $2 AND t.token = $3"+settled,
 			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID),
-		guard: "SELECT format, token, state FROM " + t + " WHERE key = $1 FOR SHARE",
+		guard: "SELECT token, state FROM " + t + " WHERE name = $1 FOR SHARE",
 	}
+	if commit == "" {
+		return list
+	}
+	// Nothing is locked before it is clear that a write follows: a claim of a held lock
+	// costs no flush. The update finds changes since the row was read, because it reads
+	// the current row. The former text becomes the member prev of the new one, if it is one.
+	list.claim = newStatement("WITH seen AS MATERIALIZED (SELECT "+all+" FROM "+t+" WHERE name = $1)"+
+		", updated AS (UPDATE "+t+" AS t SET version = $2, token = t.token + 1, state = $4, owner = $5, data = COALESCE($7, t.data), record = "+claimedText+
+		" FROM seen WHERE t.name = $1"+isReleased+fmt.Sprintf(" AND t.token < %d", uint64(driver.MaxToken))+
+		" AND t.version = seen.version AND t.token = seen.token AND t.record::json ->> 'lease' <> ''"+settled+" RETURNING 1)"+
+		", inserted AS ("+insert+" WHERE NOT EXISTS (SELECT FROM seen)"+settled+" ON CONFLICT (name) DO NOTHING RETURNING 1)"+
+		" SELECT EXISTS (SELECT FROM updated UNION ALL SELECT FROM inserted), "+all+" FROM (VALUES (1)) AS one LEFT JOIN seen ON true", oids...)
+	return list
 }
+
+// claimedText is driver.Claimed for the text of a record, without reading it: see
+// [recordcodec.DecodeTerm].
+const claimedText = `left($6, -1) || ',"prev":{"state":"released","owner":' || to_json(t.owner)::text || ',"token":' || t.token` +
+	` || ',' || substr(ltrim(t.record, E' \t\n\r'), 2) || '}'`
 
 // newNotify returns the statement that notifies of changes. It has a transaction of its
 // own, since notifying transactions commit one after the other, in the whole cluster. It
@@ -206,38 +205,6 @@ func newStatements(t, commit string) statements {
 func newNotify() *statement {
 	return newStatement("WITH settings AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"+
 		" SELECT FROM settings, unnest($2) AS payload HAVING count(pg_notify($1, payload)) < 0", pgtype.TextOID, pgtype.TextArrayOID)
-}
-
-// parameters returns $1 to $n.
-func parameters(n int) []string {
-	list := make([]string, n)
-	for i := range list {
-		list[i] = fmt.Sprintf("$%d", i+1)
-	}
-	return list
-}
-
-// claimed is driver.Claimed in SQL: what a column becomes when a released row t is
-// claimed.
-func claimed(name, param string) string {
-	switch name {
-	case "token":
-		return "t.token + 1"
-	case dataColumn:
-		return "COALESCE(" + param + ", t.data)"
-	case "prev_ended":
-		return fmt.Sprintf("COALESCE(NULLIF(t.ended, ''), '%s')", driver.EndReleased)
-	case "prev_asked":
-		// driver.Term.Brief: as much of the reason as fits, and an ellipsis.
-		const reason, more = "(t.asked->>'reason')", "…"
-		return fmt.Sprintf("CASE WHEN octet_length(%[1]s) > %[2]d THEN jsonb_set(t.asked, '{reason}', to_jsonb(left(%[1]s,"+
-			" (SELECT max(n) FROM generate_series(0, %[3]d) AS n WHERE octet_length(left(%[1]s, n)) <= %[3]d)) || '%[4]s')) ELSE t.asked END",
-			reason, driver.MaxPrevReasonLen, driver.MaxPrevReasonLen-len(more), more)
-	}
-	if was, ok := strings.CutPrefix(name, "prev_"); ok {
-		return "t." + was
-	}
-	return param
 }
 
 // Commit says what the engine waits for before it answers a write.

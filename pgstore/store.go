@@ -43,6 +43,13 @@ type Options struct {
 	// by its ConnString. A pool that is passed to [New] has a BeforeConnect of its own,
 	// which its listener uses as well. If nil, nothing is called.
 	BeforeConnect func(context.Context, *pgx.ConnConfig) error
+
+	// Untested admits an engine that speaks the protocol of PostgreSQL, and is another
+	// product: CockroachDB, YugabyteDB. Tenure was not tested with any. There the store makes
+	// the claim of a lock that it does not know in two requests, and takes the engine's own
+	// durability as it is; it neither notifies nor listens, and a waiter sees a release at its next
+	// poll. With PostgreSQL it changes nothing. If false, such an engine is refused.
+	Untested bool
 }
 
 // ListenOff is the value of Options.Listen that switches listening off.
@@ -53,16 +60,18 @@ const MaxConns = 16
 
 // Store keeps records in a table of PostgreSQL. All methods may be called concurrently.
 type Store struct {
-	pool   *pgxpool.Pool
-	own    bool   // the pool was made by Open
-	table  string // without its schema
-	commit string
-	place  atomic.Pointer[place] // nil: not asked for yet
-	notes  *statement
-	listen *listener
-	tell   teller
-	free   versioned.Memory[freed]
-	page   int // how many records List returns at once
+	pool     *pgxpool.Pool
+	own      bool   // the pool was made by Open
+	schema   string // as in the options, "" for that of the only such table
+	table    string // without its schema
+	untested bool   // as in the options
+	commit   string
+	place    atomic.Pointer[place] // nil: not asked for yet
+	notes    *statement
+	listen   *listener
+	tell     teller
+	free     versioned.Memory[freed]
+	page     int // how many records List returns at once
 
 	ctx    context.Context // ends with the store
 	cancel context.CancelFunc
@@ -96,12 +105,11 @@ func New(pool *pgxpool.Pool, options *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		pool: pool, commit: string(o.Commit), notes: newNotify(), page: pageSize,
+		pool: pool, untested: o.Untested, commit: string(o.Commit), notes: newNotify(), page: pageSize,
 		running: map[*pgconn.PgConn]bool{},
 	}
-	var schema string
-	if schema, s.table = cut(o.Table); schema != "" {
-		s.place.Store(s.placeIn(schema))
+	if s.schema, s.table = cut(o.Table); s.schema != "" && !o.Untested {
+		s.settle(s.schema, "")
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tell.store = s

@@ -4,6 +4,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,26 +24,24 @@ const leastVersion = 120000
 // Rights are what a role needs on the table.
 var Rights = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
-// Schema returns the statement that creates the table: [DefaultTable] if the name is
-// empty. It returns an error if the name is not valid.
-func Schema(table string) (string, error) {
-	if table == "" {
-		table = DefaultTable
-	}
-	return fmt.Sprintf(schema, quoted(table)), checkTable(table)
+// Schema returns the statements that create the table, [DefaultTable] if the name is empty,
+// and the view for people, whose name is that of the table and "_view". It returns an error if
+// the name is not valid.
+func Schema(name string) (string, error) {
+	name = cmp.Or(name, DefaultTable)
+	return fmt.Sprintf(table+storage+";\n"+view, quoted(name), ` COLLATE "C"`, quoted(name+viewSuffix), quoted(name)), checkTable(name)
 }
 
-// Policy returns the statement that grants a role the rights that it needs on the table,
+// Policy returns the statements that grant a role the rights that it needs on the table,
 // and no more: [DefaultTable] if the name is empty.
-func Policy(table, role string) (string, error) {
-	if table == "" {
-		table = DefaultTable
+func Policy(name, role string) (string, error) {
+	name = cmp.Or(name, DefaultTable)
+	to := " TO " + pgx.Identifier{role}.Sanitize()
+	text := "GRANT " + strings.Join(Rights, ", ") + " ON " + quoted(name) + to + ";\nGRANT SELECT ON " + quoted(name+viewSuffix) + to
+	if schema, _, ok := strings.Cut(name, "."); ok {
+		text = "GRANT USAGE ON SCHEMA " + pgx.Identifier{schema}.Sanitize() + to + ";\n" + text
 	}
-	text := "GRANT " + strings.Join(Rights, ", ") + " ON " + quoted(table) + " TO " + pgx.Identifier{role}.Sanitize()
-	if schema, _, ok := strings.Cut(table, "."); ok {
-		text = "GRANT USAGE ON SCHEMA " + pgx.Identifier{schema}.Sanitize() + " TO " + pgx.Identifier{role}.Sanitize() + ";\n" + text
-	}
-	return text, checkTable(table)
+	return text, checkTable(name)
 }
 
 // DB is a pool, a connection or a transaction of pgx.
@@ -55,25 +54,27 @@ type DB interface {
 // left as it is. If the name has no schema, a table of the name in any schema of the database
 // is that table; the error matches [ErrTwoTables] if there are several, and a new table is
 // created in the first existing schema of the search path.
-func CreateTable(ctx context.Context, db DB, table string) error {
-	text, err := Schema(table)
+func CreateTable(ctx context.Context, db DB, name string) error {
+	return createTable(ctx, db, cmp.Or(name, DefaultTable), "")
+}
+
+// createTable is CreateTable. An engine of another name gets the table alone.
+func createTable(ctx context.Context, db DB, name, engine string) error {
+	text, err := Schema(name)
 	if err != nil {
 		return err
 	}
-	if table == "" {
-		table = DefaultTable
+	if engine != "" {
+		text = fmt.Sprintf(table, quoted(name), "")
 	}
-	if schema, name := cut(table); schema == "" {
-		schemas, err := schemasIn(ctx, db, name)
-		if errors.Is(err, errCockroachDB) {
+	if schema, plain := cut(name); schema == "" {
+		schemas, err := schemasIn(ctx, db, plain)
+		if err == nil && len(schemas) > 0 {
+			_, err = only(plain, schemas)
 			return err
 		}
 		if err != nil {
-			return fmt.Errorf("postgres: create table: %w", err)
-		}
-		if len(schemas) > 0 {
-			_, err = only(name, schemas)
-			return err
+			return creating(err)
 		}
 	}
 	_, err = db.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol)
@@ -81,13 +82,17 @@ func CreateTable(ctx context.Context, db DB, table string) error {
 	if errors.As(err, &e) && (e.Code == "42P07" || e.Code == "23505") { // two at once meet in the catalog
 		return nil
 	}
-	if e != nil && isCockroachDB(ctx, db) {
-		return errCockroachDB
+	if engine == "" {
+		err = orForeign(ctx, db, err)
 	}
-	if err != nil {
-		return fmt.Errorf("postgres: create table: %w", err)
+	return creating(err)
+}
+
+func creating(err error) error {
+	if err == nil || errors.Is(err, driver.ErrNotApplied) {
+		return err
 	}
-	return nil
+	return fmt.Errorf("postgres: create table: %w", err)
 }
 
 // Description is the result of [Store.Inspect]. Numbers are current values.
@@ -105,6 +110,9 @@ type Description struct {
 	Unlogged bool `json:"unlogged"`
 	// Missing are columns that the table lacks.
 	Missing []string `json:"missing_columns"`
+	// Engine names an engine that is not PostgreSQL, and is empty for PostgreSQL. What follows
+	// is then unknown.
+	Engine string `json:"engine,omitempty"`
 	// Version is the version of the server, such as 150018 for 15.18.
 	Version int `json:"server_version_num"`
 	// Encoding is the encoding of the database.
@@ -138,7 +146,7 @@ type Description struct {
 
 // One statement, at any isolation level. What a role may not see is left out.
 const describe = `
-SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), pg_is_in_recovery(),
+SELECT version(), current_setting('server_version_num')::int, current_setting('server_encoding'), pg_is_in_recovery(),
 	t.oid IS NOT NULL, COALESCE(has_schema_privilege(t.schema, 'USAGE') AND has_table_privilege(t.oid, 'SELECT'), false),
 	COALESCE(has_schema_privilege(t.schema, 'USAGE') AND has_table_privilege(t.oid, 'INSERT') AND has_table_privilege(t.oid, 'UPDATE') AND has_table_privilege(t.oid, 'DELETE'), false),
 	COALESCE((SELECT relpersistence <> 'p' FROM pg_class WHERE oid = t.oid), false),
@@ -154,51 +162,66 @@ FROM (VALUES (1)) AS one LEFT JOIN (SELECT c.oid, c.relnamespace AS schema FROM 
 	JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 	WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS t ON true`
 
+// describeOther asks an engine that is not PostgreSQL only for the columns of the table.
+const describeOther = `SELECT COALESCE(array_agg(column_name::text), '{}') FROM information_schema.columns WHERE table_schema = $1 AND table_name = $2`
+
 // Inspect returns what the table and its server are like.
 func (s *Store) Inspect(ctx context.Context) (*Description, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	schemas, err := schemasIn(ctx, s.pool, s.table)
-	if errors.Is(err, errCockroachDB) {
-		return nil, err
+	engine, err := s.engine(ctx)
+	var schemas []string
+	if err == nil {
+		schemas, err = schemasIn(ctx, s.pool, s.table)
 	}
 	if err != nil {
 		return nil, s.failed(err)
 	}
-	p := s.place.Load()
-	if p == nil && len(schemas) == 1 {
-		if p, err = s.settle(schemas); err != nil {
-			return nil, err
-		}
+	p, schema := s.place.Load(), s.schema
+	if schema == "" && len(schemas) == 1 {
+		schema = schemas[0]
 	}
-	d := &Description{Table: s.Table(), Missing: []string{}}
-	var schema string
+	if p == nil && schema != "" {
+		p = s.settle(schema, engine)
+	}
+	d := &Description{Table: s.Table(), Missing: []string{}, Engine: engine}
 	if p != nil {
 		schema = p.schema
 	}
 	d.Elsewhere = others(s.table, schema, schemas)
 	var there []string
+	if engine != "" {
+		err = s.pool.QueryRow(ctx, describeOther, pgx.QueryExecModeExec, schema, s.table).Scan(&there)
+		d.Exists, d.MayRead, d.MayWrite = len(there) > 0, len(there) > 0, len(there) > 0
+		d.lacks(there)
+		return d, s.failed(err)
+	}
 	var check int64
 	var oldest float64
+	var version string
 	err = s.pool.QueryRow(ctx, describe, pgx.QueryExecModeExec, schema, s.table).Scan(
-		&d.Version, &d.Encoding, &d.Standby, &d.Exists, &d.MayRead, &d.MayWrite, &d.Unlogged, &there, &d.Fsync, &d.FullPageWrites,
+		&version, &d.Version, &d.Encoding, &d.Standby, &d.Exists, &d.MayRead, &d.MayWrite, &d.Unlogged, &there, &d.Fsync, &d.FullPageWrites,
 		&d.Standbys, &d.Synchronous, &d.SynchronousNames, &check, &oldest, &d.Autovacuum, &d.Connections, &d.MaxConnections)
-	var e *pgconn.PgError
-	if errors.As(err, &e) && isCockroachDB(ctx, s.pool) {
-		return nil, errCockroachDB
+	if err = orForeign(ctx, s.pool, err); err == nil && foreign(version) != "" {
+		err = refusal(foreign(version))
 	}
 	if err != nil {
 		return nil, s.failed(err)
 	}
 	d.CheckInterval = time.Duration(check) * time.Millisecond
 	d.OldestTransaction = time.Duration(oldest * float64(time.Second))
-	for _, c := range columns {
-		if d.Exists && !slices.Contains(there, c.name) {
-			d.Missing = append(d.Missing, c.name)
+	d.lacks(there)
+	return d, nil
+}
+
+// lacks notes the columns that an existing table lacks.
+func (d *Description) lacks(there []string) {
+	for _, name := range columns {
+		if d.Exists && !slices.Contains(there, name) {
+			d.Missing = append(d.Missing, name)
 		}
 	}
-	return d, nil
 }
 
 // Problems are what makes the table unusable, each with what to do. [Open] returns them.
@@ -209,8 +232,8 @@ func (d *Description) Problems() []error {
 			out = append(out, fmt.Errorf("postgres: "+text, args...))
 		}
 	}
-	problem(d.Version < leastVersion, "the server's version is %s: the store needs 12 or later", d.version())
-	problem(d.Encoding != "UTF8", "the database is encoded in %s: create one with UTF8", d.Encoding)
+	problem(d.Engine == "" && d.Version < leastVersion, "the server's version is %s: the store needs 12 or later", d.version())
+	problem(d.Engine == "" && d.Encoding != "UTF8", "the database is encoded in %s: create one with UTF8", d.Encoding)
 	problem(d.Standby, "%w", errStandby)
 	switch {
 	case !d.Exists && len(d.Elsewhere) > 1 && !strings.Contains(d.Table, "."):
@@ -220,7 +243,7 @@ func (d *Description) Problems() []error {
 	case !d.MayRead || !d.MayWrite:
 		problem(true, "the role may not read and write table %s: grant it what tenure table policy prints", d.Table)
 	case len(d.Missing) > 0:
-		problem(true, "table %s lacks the column %s: it was made by another program, or another version of Tenure", d.Table, d.Missing[0])
+		problem(true, "table %s lacks the column %s: %s", d.Table, d.Missing[0], otherTable)
 	}
 	problem(d.Unlogged, "table %s is unlogged: it would be empty after a crash, and tokens would be given twice: ALTER TABLE %[1]s SET LOGGED", d.Table)
 	return out

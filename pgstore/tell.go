@@ -16,6 +16,9 @@ const (
 	// waits for it. Later changes are found by polls.
 	tellPatience  = 5 * time.Second
 	closePatience = time.Second
+	// tellPause is the least time between two notifications, so that a process with many
+	// releases does not send one more statement with each of them.
+	tellPause = 5 * time.Millisecond
 )
 
 // teller notifies others of changed keys, in the background: keys that change during a
@@ -69,6 +72,10 @@ func (t *teller) run(done chan struct{}) {
 		ctx, cancel := context.WithTimeout(t.store.ctx, tellPatience)
 		_, _ = t.store.notify(ctx, slices.Collect(maps.Keys(keys)))
 		cancel()
+		select {
+		case <-time.After(tellPause):
+		case <-t.store.ctx.Done():
+		}
 	}
 }
 

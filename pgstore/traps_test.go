@@ -274,10 +274,13 @@ func TestPoolerOfTransactions(t *testing.T) {
 func TestTableChangesType(t *testing.T) {
 	s := mustOpen(t, with(t, newDatabase(t, enginetest.PostgreSQL(t)), "pool_max_conns", "1"))
 	rec := enginetest.Claim(t, s, held("lock"))
+	if _, err := s.pool.Exec(t.Context(), "DROP VIEW tenure_records_view"); err != nil { // or the type could not change
+		t.Fatal(err)
+	}
 	for _, kind := range []string{"varchar(300)", "text"} {
 		rec = enginetest.Swap(t, s, rec, beat(rec))
 		rec = enginetest.Swap(t, s, rec, beat(rec))
-		if _, err := s.pool.Exec(t.Context(), "ALTER TABLE tenure_records ALTER COLUMN label TYPE "+kind); err != nil {
+		if _, err := s.pool.Exec(t.Context(), "ALTER TABLE tenure_records ALTER COLUMN owner TYPE "+kind); err != nil {
 			t.Fatal(err)
 		}
 		enginetest.Eventually(t, "a heartbeat after the change", func(ctx context.Context) error {
@@ -653,7 +656,7 @@ func TestRowChangesUnderTheStatement(t *testing.T) {
 			t.Errorf("claim: %+v, %+v, %v", now, prev, err)
 		}
 	})
-	under("INSERT INTO tenure_records SELECT 'new', format, state, owner, 7, 'theirs', beat, session, lease_ns, heartbeat_ns, drift, host, label, bell, since, until, ended, priority FROM tenure_records", func() {
+	under("INSERT INTO tenure_records SELECT 'new', 'theirs', 7, state, owner, record FROM tenure_records", func() {
 		_, _, err := s.Claim(t.Context(), held("new"))
 		if is, ok := isConflict(err); !ok || is.Version != "theirs" || is.Token != 7 {
 			t.Errorf("claim of a key that appears: %v, %+v", err, is)

@@ -36,6 +36,9 @@ const (
 // errListenOff is the error of Watch if Options.Listen is off.
 var errListenOff = driver.Unsupported(errors.New("postgres: listen=off: changes are not reported"))
 
+// errNoNotify is the error of Watch with an engine that may not have LISTEN.
+var errNoNotify = driver.Unsupported(errors.New("postgres: the engine is not PostgreSQL: changes are not reported"))
+
 var errNoListen = errors.New("LISTEN gets no notifications here, as behind a transaction pooler: give the server's own URL in listen=, or listen=off")
 
 // listener is the one connection on which a store receives notifications. It exists from
@@ -95,8 +98,11 @@ func (s *Store) Watch(ctx context.Context, key string, hint func()) (stop func()
 	if l.off {
 		return nil, errListenOff
 	}
-	if _, err := s.at(ctx); err != nil {
+	switch at, err := s.at(ctx); {
+	case err != nil:
 		return nil, err
+	case at.foreign:
+		return nil, errNoNotify
 	}
 	w := &watch{hint: hint, stands: make(chan error, 1)}
 	if !l.add(key, w) {

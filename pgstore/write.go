@@ -6,68 +6,61 @@ package pgstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/versioned"
 )
 
 // maxTries bounds how often a claim is made in one call, each time after the engine has
 // said that the row has changed while it was claimed.
 const maxTries = 3
 
-// Claim writes next if its key is absent or released, in one request.
+// Claim writes next if its key is absent or released, in one request: in two where the engine
+// is not PostgreSQL, unless the store has released the lock itself.
 func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
 	if err := driver.CheckClaim(next); err != nil {
-		return now, prev, err
-	}
-	next = stored(next)
-	if free, known := s.free.Of(next.Key); known {
-		s.free.Forget(next.Key)
-		now, ok, err := s.claimKnown(ctx, next, driver.Record(free))
-		switch {
-		case err != nil:
-			return now, prev, err
-		case ok:
-			return now, driver.Record(free), nil
-		}
-	}
-	next.Token, next.Prev = 1, nil // those of a new key; the others are the engine's to make
-	args, err := encode(next)
-	if err != nil {
 		return now, prev, err
 	}
 	at, err := s.at(ctx)
 	if err != nil {
 		return now, prev, err
 	}
+	claim, next := s.claimAtOnce, next.Detach()
+	if at.sql.claim == nil {
+		claim = s.claimSeen
+	}
+	if free, known := s.free.Of(next.Key); known {
+		s.free.Forget(next.Key)
+		now, ok, err := s.take(ctx, at, next, driver.Record(free), true)
+		switch {
+		case err != nil:
+			return driver.Record{}, prev, err
+		case ok:
+			return now, driver.Record(free), nil
+		}
+	}
 	for try := 1; ; try++ {
-		rows, err := s.run(ctx, at.sql.claim, args, "")
+		seen, done, err := claim(ctx, at, next)
 		if err != nil {
 			return now, prev, err
 		}
-		var done, seen *row
-		for i := range rows {
-			if rows[i].flag {
-				done = &rows[i]
-			} else {
-				seen = &rows[i]
+		if seen.found {
+			if prev, err = seen.Record(); err != nil {
+				return now, driver.Record{}, unreadable(err, done)
 			}
-		}
-		if seen != nil {
-			if prev, err = seen.record(); err != nil {
-				return now, driver.Record{}, driver.NotApplied(err)
-			}
-		}
-		if done != nil {
-			now, err = done.record()
-			return now, prev, err
 		}
 		switch {
-		case seen != nil && prev.State != driver.Released:
+		case done:
+			return driver.Claimed(next, prev, seen.found).Clone(), prev, nil
+		case seen.found && prev.State != driver.Released:
 			return now, driver.Record{}, &driver.ConflictError{Key: next.Key, Current: prev}
-		case seen != nil && prev.Token >= driver.MaxToken:
+		case seen.found && prev.Token >= driver.MaxToken:
 			return now, driver.Record{}, driver.Unsupported(fmt.Errorf("claim of %q: token %d cannot rise", next.Key, prev.Token))
-		case try == maxTries && seen != nil:
+		case try == maxTries && seen.found:
 			return now, driver.Record{}, &driver.ConflictError{Key: next.Key, Current: prev}
 		case try == maxTries:
 			return now, driver.Record{}, s.conflict(ctx, next.Key)
@@ -76,42 +69,113 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 	}
 }
 
+// unreadable is the error of a claim that has met a record which cannot be understood. The
+// engine has claimed it only if the text was a record's by all that the statement looks at.
+func unreadable(err error, claimed bool) error {
+	if claimed {
+		return err
+	}
+	return driver.NotApplied(err)
+}
+
+// claimAtOnce claims a lock in one statement. It returns what was there before.
+func (s *Store) claimAtOnce(ctx context.Context, at *place, next driver.Record) (seen row, done bool, err error) {
+	next.Token, next.Prev = 1, nil // those of a new key; the others are the engine's to make
+	rows, err := s.run(ctx, at.sql.claim, valuesOf(next), "")
+	switch e := (*pgconn.PgError)(nil); {
+	case errors.As(err, &e) && e.Code[:2] == "22": // the text of the record is no JSON
+		seen, err = s.look(ctx, next.Key)
+		return seen, false, driver.NotApplied(err)
+	case err != nil:
+		return row{}, false, err
+	case len(rows) != 1:
+		return row{}, false, fmt.Errorf("postgres: %d rows for a claim", len(rows))
+	}
+	return rows[0], rows[0].flag, nil
+}
+
+// claimSeen looks at a lock, and claims it if it is free, in a statement of its own, which
+// names what the look has shown.
+func (s *Store) claimSeen(ctx context.Context, at *place, next driver.Record) (seen row, done bool, err error) {
+	seen, err = s.look(ctx, next.Key)
+	if err != nil {
+		return row{}, false, driver.NotApplied(err)
+	}
+	prev, err := seen.Record()
+	if seen.found && (err != nil || prev.State != driver.Released || prev.Token >= driver.MaxToken) {
+		return seen, false, nil
+	}
+	_, done, err = s.take(ctx, at, next, prev, seen.found)
+	return seen, done, err
+}
+
+// take claims a lock that was as prev says, or absent. It returns false if that has changed
+// since: nothing was written then.
+func (s *Store) take(ctx context.Context, at *place, next, prev driver.Record, found bool) (now driver.Record, ok bool, err error) {
+	now = driver.Claimed(next, prev, found).Clone()
+	st, args := at.sql.insert, valuesOf(now)
+	switch {
+	case found && next.Data == nil:
+		st, args[len(args)-1] = at.sql.takeKeepingData, nil
+	case found:
+		st = at.sql.take
+	}
+	if found {
+		args = append(args, prev.Version, int64(prev.Token))
+	}
+	a := s.ask(ctx, st, args, "")
+	return now, a.changed > 0, a.err
+}
+
+// freed is a lock that a store has released itself, and that no other has taken since, as
+// far as it knows. It is a guess: a claim that relies on it names version and token, and the
+// engine decides. Then the engine need not read the row, nor send it back.
+type freed driver.Record
+
+// longestReleased bounds the data of each remembered lock, in bytes.
+const longestReleased = 1 << 10
+
+// View implements [versioned.State].
+func (f freed) View() versioned.View { return versioned.View{Record: driver.Record(f), Found: true} }
+
+// Kept implements [versioned.State].
+func (f freed) Kept() (freed, bool) {
+	if f.State != driver.Released || f.Token >= driver.MaxToken || len(f.Data) > longestReleased {
+		return f, false
+	}
+	return freed(driver.Record(f).Clone()), true // the caller has the other one
+}
+
+// Overtakes implements [versioned.State].
+func (f freed) Overtakes(freed) bool { return false }
+
 // Swap replaces prev by next if the stored version and token are those of prev, in one
 // request. A conflict takes two.
 func (s *Store) Swap(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	return s.swap(ctx, prev, next, driver.CheckSwap)
+	return s.swap(ctx, prev, next, driver.CheckSwap(prev, next))
 }
 
 // Raise is Swap to a token that is higher by any amount: see [driver.Raiser].
 func (s *Store) Raise(ctx context.Context, prev, next driver.Record) (driver.Record, error) {
-	return s.swap(ctx, prev, next, driver.CheckRaise)
+	return s.swap(ctx, prev, next, driver.CheckRaise(prev, next))
 }
 
-func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(prev, next driver.Record) error) (driver.Record, error) {
-	if err := check(prev, next); err != nil {
-		return driver.Record{}, err
-	}
-	next = stored(next)
-	args, err := encode(next)
-	if err != nil {
-		return driver.Record{}, err
+func (s *Store) swap(ctx context.Context, prev, next driver.Record, wrong error) (driver.Record, error) {
+	if wrong != nil {
+		return driver.Record{}, wrong
 	}
 	at, err := s.at(ctx)
 	if err != nil {
 		return driver.Record{}, err
 	}
-	st := at.sql.swap
-	// Data that stay are not sent again, nor written: a heartbeat is small, whatever the
-	// record holds. A prev without a state was not read, and its data mean nothing.
+	next = next.Detach()
+	st, args := at.sql.swap, valuesOf(next)
+	// A prev without a state was not read, and its data mean nothing.
 	if prev.State != "" && bytes.Equal(prev.Data, next.Data) {
-		st = at.sql.swapKeepingData
-		args[len(columns)-1] = nil
+		st, args[len(args)-1] = at.sql.swapKeepingData, nil
 	}
-	changed := ""
-	if driver.Wakes(prev, next) {
-		changed = next.Key
-	}
-	if err := s.replace(ctx, st, prev, append(args, prev.Version, int64(prev.Token)), changed); err != nil {
+	args = append(args, prev.Version, int64(prev.Token))
+	if err := s.replace(ctx, at, st, prev, args, driver.Wakes(prev, next)); err != nil {
 		return driver.Record{}, err
 	}
 	s.free.Note(next.Key, freed(next))
@@ -128,7 +192,7 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	if err != nil {
 		return err
 	}
-	err = s.replace(ctx, at.sql.remove, prev, []any{prev.Key, prev.Version, int64(prev.Token)}, prev.Key)
+	err = s.replace(ctx, at, at.sql.remove, prev, []any{prev.Key, prev.Version, int64(prev.Token)}, true)
 	if conflict, ok := err.(*driver.ConflictError); ok && conflict.Absent { //nolint:errorlint // it is not wrapped
 		return nil
 	}
@@ -137,9 +201,13 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 
 // replace runs a statement that replaces the version and token of prev, and returns a
 // conflict if they are not there: then a second request reads the current record.
-func (s *Store) replace(ctx context.Context, st *statement, prev driver.Record, args []any, changed string) error {
+func (s *Store) replace(ctx context.Context, at *place, st *statement, prev driver.Record, args []any, wakes bool) error {
 	if prev.Token > driver.MaxToken {
 		return s.conflict(ctx, prev.Key)
+	}
+	changed := ""
+	if wakes && !at.foreign {
+		changed = prev.Key
 	}
 	switch a := s.ask(ctx, st, args, changed); {
 	case a.err != nil:
@@ -157,10 +225,10 @@ func (s *Store) conflict(ctx context.Context, key string) error {
 	switch {
 	case err != nil:
 		return driver.NotApplied(err)
-	case r.absent():
+	case !r.found:
 		return &driver.ConflictError{Key: key, Absent: true}
 	}
-	current, err := r.record()
+	current, err := r.Record()
 	if err != nil {
 		return driver.NotApplied(err)
 	}

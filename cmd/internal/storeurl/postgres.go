@@ -46,6 +46,12 @@ func postgres() *engine {
 			}
 			return value // off
 		}},
+		parameter{name: "untested", read: func(_ *place, value string) (string, error) {
+			if value != "yes" {
+				return "", errors.New("untested= is not yes: it admits an engine that is not PostgreSQL, and with which Tenure was not tested")
+			}
+			return value, nil
+		}},
 		file("password_file"),
 	)
 	e.check, e.open = checkPasswords, openPostgres
@@ -53,7 +59,7 @@ func postgres() *engine {
 }
 
 // ownParameters are the parameters of the store itself, which pgx does not know.
-var ownParameters = []string{"table", "commit", "listen", "password_file"}
+var ownParameters = []string{"table", "commit", "listen", "untested", "password_file"}
 
 // forPgx is the common part of the addresses of a store and a listener, with more
 // parameters.
@@ -189,7 +195,7 @@ const pgHostPatience = "2"
 func (p *place) postgresOptions() (o pgstore.Options, err error) {
 	o = pgstore.Options{
 		Table:  cmp.Or(p.values["table"], pgstore.DefaultTable),
-		Commit: cmp.Or(pgstore.Commit(p.values["commit"]), pgstore.CommitOn),
+		Commit: cmp.Or(pgstore.Commit(p.values["commit"]), pgstore.CommitOn), Untested: p.values["untested"] == "yes",
 	}
 	except := "" // the listener's address, if that has another password
 	switch listen := p.values["listen"]; listen {
