@@ -29,17 +29,17 @@ func TestConformance(t *testing.T) {
 			LeasePrecision: time.Nanosecond,
 			PlantUnreadable: func(t *testing.T, key string) {
 				plant(t, file, held(key, "planted"))
-				shell(t, file, "UPDATE tenure_records SET lease_ns = 0 WHERE key = ?", key)
+				shell(t, file, "UPDATE tenure_records SET record = '{' WHERE name = ?", key)
 			},
 			Plant: func(t *testing.T, rec driver.Record) { plant(t, file, rec) },
 			PlantLater: func(t *testing.T, key string) {
-				if ask(t, file, "SELECT count(*) FROM pragma_table_info('tenure_records') WHERE name = 'later'") == int64(0) {
-					shell(t, file, "ALTER TABLE tenure_records ADD COLUMN later TEXT")
-				}
-				shell(t, file, "UPDATE tenure_records SET later = 'kept' WHERE key = ?", key)
+				shell(t, file, "UPDATE tenure_records SET record = json_set(record, '$.later', 'kept') WHERE name = ?", key)
+			},
+			OlderState: func(t *testing.T, key string) driver.State {
+				return driver.State(ask(t, file, "SELECT state FROM tenure_records WHERE name = '"+key+"'").(string))
 			},
 			HasLater: func(t *testing.T, key string) bool {
-				return ask(t, file, "SELECT later FROM tenure_records WHERE key = '"+key+"'") == "kept"
+				return ask(t, file, "SELECT json_extract(record, '$.later') FROM tenure_records WHERE name = '"+key+"'") == "kept"
 			},
 		}
 	})

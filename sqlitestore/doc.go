@@ -89,14 +89,14 @@
 //
 // The table is meant to be read by people:
 //
-//	sqlite3 -readonly FILE "SELECT key, state, owner, token, session, since, requests FROM tenure_records"
+//	sqlite3 -readonly FILE "SELECT name, state, owner, token, session, since, requests FROM tenure_records_view"
 //
-// Writes leave columns that you add alone. If you change a row by hand, give it a
-// new version, or a holder will not notice.
+// The view has the JSON of the column record in columns, without the secret address for
+// notifications. Writes leave columns that you add alone. If you change a row of the table by
+// hand, give it a new version, or a holder will not notice.
 //
-// The row of a lock that is held under a session names it in the column
-// session; the beat is in the row tenure/session/ID. Sessions are alive or
-// closed.
+// The row of a lock that is held under a session is resting, and names it in the column
+// session; the beat is in the row tenure/session/ID. Sessions are alive or closed.
 //
 // A file of another version of this package is refused, with an error that says
 // what to do, if that version's table differs: nothing in it is guessed or

@@ -12,6 +12,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
 var (
@@ -102,7 +103,7 @@ func guard(ctx context.Context, tx Tx, lock string, token uint64) error {
 		return err
 	}
 	// It changes no row, and takes the place of the one writer all the same.
-	_, err := tx.ExecContext(ctx, "UPDATE tenure_records SET key = key WHERE key IS NULL")
+	_, err := tx.ExecContext(ctx, "UPDATE tenure_records SET name = name WHERE name IS NULL")
 	if is(err, sqlite3.SQLITE_ERROR) {
 		return fmt.Errorf("%w: token %d, in a database without tenure's table: %w", ErrUnknownToken, token, err)
 	}
@@ -110,7 +111,7 @@ func guard(ctx context.Context, tx Tx, lock string, token uint64) error {
 		return explained(err)
 	}
 	var highest, state any
-	err = tx.QueryRowContext(ctx, "SELECT token, state FROM tenure_records WHERE key = ?", lock).Scan(&highest, &state)
+	err = tx.QueryRowContext(ctx, "SELECT token, state FROM tenure_records WHERE name = ?", lock).Scan(&highest, &state)
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("%w: token %d, of a lock that has no record in this database", ErrUnknownToken, token)
 	}
@@ -125,7 +126,7 @@ func guard(ctx context.Context, tx Tx, lock string, token uint64) error {
 	if !ok {
 		return fmt.Errorf("%w: column state holds %v, not a text", driver.ErrUnreadable, state)
 	}
-	switch highest, stands := uint64(n), driver.State(word); {
+	switch highest, stands := uint64(n), recordcodec.HeldOf(word); {
 	case highest < token:
 		return fmt.Errorf("%w: token %d, of a lock whose record in this database has token %d", ErrUnknownToken, token, highest)
 	case highest > token, stands != driver.Held:

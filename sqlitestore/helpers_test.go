@@ -101,11 +101,7 @@ func plant(tb testing.TB, file string, rec driver.Record) {
 	if rec.Token == 0 {
 		rec.Token = 1
 	}
-	values, err := encode(rec)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	shell(tb, file, sqlPut, values...)
+	shell(tb, file, sqlPut, encode(rec)...)
 }
 
 // eventually waits for something that other goroutines or processes bring

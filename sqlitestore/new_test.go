@@ -83,7 +83,7 @@ func TestConformanceNew(t *testing.T) {
 					Ops:     400,
 					PlantUnreadable: func(t *testing.T, key string) {
 						plant(t, file, held(key, "planted"))
-						shell(t, file, "UPDATE tenure_records SET lease_ns = 0 WHERE key = ?", key)
+						shell(t, file, "UPDATE tenure_records SET record = '{' WHERE name = ?", key)
 					},
 					Plant: func(t *testing.T, rec driver.Record) { plant(t, file, rec) },
 				}

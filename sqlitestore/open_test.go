@@ -80,14 +80,16 @@ func TestOpenRefuses(t *testing.T) {
 			database(t, file)
 			shell(t, file, "DROP TABLE tenure_records")
 		}},
-		{name: "column missing", want: "the table is not as this program creates it (column lease_ns is missing); if another version of Tenure created it, " +
+		{name: "column missing", want: "the table is not as this program creates it (column record is missing); if another version of Tenure created it, " +
 			"use that version, or stop all programs that use it and delete it, or name a new file", make: func(t *testing.T, file string) {
 			database(t, file)
-			shell(t, file, "ALTER TABLE tenure_records DROP COLUMN lease_ns")
+			shell(t, file, "DROP VIEW tenure_records_view")
+			shell(t, file, "ALTER TABLE tenure_records DROP COLUMN record")
 		}},
 		{name: "column missing beside other tables", want: "delete the table tenure_records, or", make: func(t *testing.T, file string) {
 			database(t, file)
-			shell(t, file, "ALTER TABLE tenure_records DROP COLUMN lease_ns")
+			shell(t, file, "DROP VIEW tenure_records_view")
+			shell(t, file, "ALTER TABLE tenure_records DROP COLUMN record")
 			shell(t, file, "PRAGMA application_id = 77")
 		}},
 	} {

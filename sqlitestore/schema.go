@@ -16,77 +16,59 @@ const (
 	// applicationID says in the header of the file that it is ours: "Tenu".
 	applicationID = 0x54656e75
 	// schemaVersion is the user_version that this package reads and writes; a file
-	// with any other version is refused. Writes leave unknown columns as they are.
-	// That is right for columns of users, but a danger for ours: a program of this
-	// version takes a lock and leaves in the row what a later version has written
-	// about the former holder. So a new column needs a new version, too, and a
-	// value in the row that shows with which write it was filled: the version of
-	// that write, say.
+	// with any other version is refused. Writes leave the columns of users as they are,
+	// and what a later version adds to the text of a record stays for its term: see
+	// package recordcodec. A new column needs a new version.
 	schemaVersion = 1
 )
 
-// schema creates the table. Its comments are for people with the sqlite3 shell.
+// schema creates the table: see [recordcodec.Row]. Its comments are for people with the
+// sqlite3 shell.
 //
 // With STRICT the engine refuses a text in a column of numbers. It is an
-// ordinary rowid table with a key index, because rows may be long. data is the
-// last column, so that a heartbeat, which changes version and beat at the
-// front, leaves the pages with long data alone: SQLite writes the pages that
-// differ if the row keeps its size.
+// ordinary rowid table with an index of names, because rows may be long. data is the
+// last column, so that a heartbeat leaves the pages with long data alone: SQLite writes
+// the pages that differ if the row keeps its size.
 const schema = `
 CREATE TABLE tenure_records (
-	key          TEXT NOT NULL PRIMARY KEY COLLATE BINARY,
-	state        TEXT NOT NULL,    -- held, reserved, released; past: no lock, but the history of a term; alive, closed: a session
-	owner        TEXT NOT NULL,
-	token        INTEGER NOT NULL, -- fencing token: one higher with every change of holder
-	version      TEXT NOT NULL,    -- new with every write
-	beat         TEXT NOT NULL,    -- new with every heartbeat
-	session      TEXT,             -- the session whose heartbeat renews the lock, NULL if the lock has its own
-	lease_ns     INTEGER NOT NULL, -- how long an unchanged beat proves life, in nanoseconds
-	heartbeat_ns INTEGER NOT NULL, -- period of the heartbeats in nanoseconds, 0: unknown
-	drift        REAL NOT NULL,    -- the holder's bound on the error of clock rates, 0: unknown
-	host         TEXT NOT NULL,
-	label        TEXT NOT NULL,
-	bell         TEXT,             -- where the holder takes notifications, and a secret
-	since        TEXT,             -- when the term began and ended, RFC 3339, for people only
-	until        TEXT,
-	ended        TEXT NOT NULL,    -- how it ended, in a released record
-	priority     INTEGER NOT NULL, -- how much the holder is preferred
-	requests     TEXT,             -- for the holder, a JSON array, NULL if there are no requests
-	asked        TEXT,             -- the request that ended the term, in JSON
-	prev_token   INTEGER,          -- the term before this one, NULL if this is the first
-	prev_owner   TEXT,
-	prev_host    TEXT,
-	prev_label   TEXT,
-	prev_since   TEXT,
-	prev_until   TEXT,
-	prev_ended   TEXT,
-	prev_asked   TEXT,
-	data         BLOB              -- the holder's own
+	name    TEXT NOT NULL PRIMARY KEY COLLATE BINARY,
+	version TEXT NOT NULL,    -- new with every write
+	token   INTEGER NOT NULL, -- fencing token: one higher with every change of holder
+	state   TEXT NOT NULL,    -- held, resting (held under a session), reserved, released; past: history of a term; alive, closed: a session
+	owner   TEXT NOT NULL,
+	record  TEXT NOT NULL,    -- the rest, a JSON object: tenure_records_view has it in columns
+	data    BLOB              -- the holder's own
 ) STRICT`
 
-// columns are the columns that this package knows, in the order of record.go.
-var columns = []string{
-	"key", "state", "owner", "token", "version", "beat", "session", "lease_ns", "heartbeat_ns", "drift", "host", "label", "bell",
-	"since", "until", "ended", "priority", "requests", "asked", "prev_token", "prev_owner", "prev_host", "prev_label",
-	"prev_since", "prev_until", "prev_ended", "prev_asked", "data",
-}
+// view shows the table to people, without the secret address for notifications. A text that
+// was damaged by hand shows NULL.
+const view = `
+CREATE VIEW IF NOT EXISTS tenure_records_view AS
+SELECT name, state, owner, token, json_extract(r, '$.host') AS host, json_extract(r, '$.label') AS label,
+	json_extract(r, '$.since') AS since, json_extract(r, '$.until') AS until, json_extract(r, '$.end') AS ended,
+	json_extract(r, '$.session') AS session, json_extract(r, '$.lease') AS lease, json_extract(r, '$.heartbeat') AS heartbeat,
+	json_extract(r, '$.drift') AS drift, json_extract(r, '$.priority') AS priority, json_extract(r, '$.requests') AS requests,
+	json_extract(r, '$.asked') AS asked, json_extract(r, '$.prev.token') AS prev_token, json_extract(r, '$.prev.owner') AS prev_owner,
+	json_extract(r, '$.prev.until') AS prev_until, json_extract(r, '$.prev.end') AS prev_ended,
+	length(data) AS data_bytes, version, json_extract(r, '$.beat') AS beat
+FROM (SELECT *, CASE WHEN json_valid(record) THEN record END AS r FROM tenure_records)`
 
-// The statements. Writes name their columns, so that columns of a newer
-// version stay as they are.
-var (
-	sqlGet = "SELECT " + strings.Join(columns, ", ") + " FROM tenure_records WHERE key = ?"
+// columns are the columns of the table, in the order of [recordcodec.Row].
+var columns = []string{"name", "version", "token", "state", "owner", "record", "data"}
 
-	sqlPut = "INSERT INTO tenure_records (" + strings.Join(columns, ", ") + ") VALUES (?" +
-		strings.Repeat(", ?", len(columns)-1) + ") ON CONFLICT (key) DO UPDATE SET " + assign(" = excluded.%[1]s")
-
-	sqlSwap = "UPDATE tenure_records SET " + assign(" = ?") + " WHERE key = ? AND version = ? AND token = ?"
-
-	sqlList = "SELECT " + strings.Join(columns, ", ") +
-		" FROM tenure_records WHERE key >= ? AND key > ? ORDER BY key LIMIT ?"
+// The statements. Writes name their columns, so that columns that a user has added stay as
+// they are.
+const (
+	sqlColumns = "name, version, token, state, owner, record, data"
+	sqlGet     = "SELECT " + sqlColumns + " FROM tenure_records WHERE name = ?"
+	sqlPut     = "INSERT INTO tenure_records (" + sqlColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET version = excluded.version, " +
+		"token = excluded.token, state = excluded.state, owner = excluded.owner, record = excluded.record, data = excluded.data"
+	sqlSwap = "UPDATE tenure_records SET version = ?, token = ?, state = ?, owner = ?, record = ?, data = ? WHERE name = ? AND version = ? AND token = ?"
+	sqlList = "SELECT " + sqlColumns + " FROM tenure_records WHERE name >= ? AND name > ? ORDER BY name LIMIT ?"
 )
 
 const (
-	sqlDelete  = "DELETE FROM tenure_records WHERE key = ? AND version = ? AND token = ?"
+	sqlDelete  = "DELETE FROM tenure_records WHERE name = ? AND version = ? AND token = ?"
 	sqlInspect = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version," +
 		" (SELECT group_concat(name) FROM pragma_table_info('tenure_records'))" +
 		" FROM pragma_application_id, pragma_user_version"
@@ -94,19 +76,6 @@ const (
 	sqlCommit   = "COMMIT"
 	sqlRollback = "ROLLBACK"
 )
-
-// assign returns the assignments of all columns but the key.
-func assign(value string) string {
-	list := make([]string, 0, len(columns))
-	for _, column := range columns[1:] {
-		if strings.Contains(value, "%") {
-			list = append(list, column+fmt.Sprintf(value, column))
-		} else {
-			list = append(list, column+value)
-		}
-	}
-	return strings.Join(list, ", ")
-}
 
 // prepareFile creates the table in an empty database, and leaves a database of
 // others as it is. Any number of processes may do this at once.
@@ -167,10 +136,10 @@ func create(c *conn, file string, guest bool) error {
 	switch {
 	case err != nil, found.table, found.id == applicationID:
 	case guest:
-		list = []string{schema}
+		list = []string{schema, view}
 	case found.empty():
 		list = []string{
-			schema, fmt.Sprintf("PRAGMA application_id = %d", applicationID), fmt.Sprintf("PRAGMA user_version = %d", schemaVersion),
+			schema, view, fmt.Sprintf("PRAGMA application_id = %d", applicationID), fmt.Sprintf("PRAGMA user_version = %d", schemaVersion),
 		}
 	default:
 		err = found.foreign(file)

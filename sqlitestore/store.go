@@ -73,11 +73,7 @@ func claim(c *conn, next driver.Record) (now, prev driver.Record, answer, err er
 		return now, prev, answer, err
 	}
 	now = driver.Claimed(next, prev, found)
-	values, err := encode(now)
-	if err != nil {
-		return now, prev, err, nil
-	}
-	_, err = c.exec(sqlPut, values...)
+	_, err = c.exec(sqlPut, encode(now)...)
 	return now, prev, nil, err
 }
 
@@ -97,12 +93,8 @@ func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(p
 		return driver.Record{}, err
 	}
 	next = next.Detach()
-	values, err := encode(next)
-	if err != nil {
-		return driver.Record{}, driver.NotApplied(driver.Permanent(err))
-	}
-	// All columns but the key, then the condition.
-	values = append(values[1:], next.Key, prev.Version, int64(prev.Token))
+	// All columns but the name, then the condition.
+	values := append(encode(next)[1:], next.Key, prev.Version, int64(prev.Token))
 	w := &write{
 		key:     next.Key,
 		durable: next.Token != prev.Token || !bytes.Equal(next.Data, prev.Data),

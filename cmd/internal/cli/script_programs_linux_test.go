@@ -297,7 +297,7 @@ func spoil() (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	for _, lock := range os.Args[1:] {
-		done, err := db.Exec("UPDATE tenure_records SET requests = '{' WHERE key = ?", lock)
+		done, err := db.Exec("UPDATE tenure_records SET record = '{' WHERE name = ?", lock)
 		if err != nil {
 			return err
 		}
