@@ -74,55 +74,6 @@ func EncodeTerm(t *driver.Term) string {
 	return string(w.text)
 }
 
-// EncodeRequests returns the text of requests, a list, "[]" for none. It is for stores
-// that keep them apart from the rest of the record, like [EncodeRequest].
-func EncodeRequests(list []driver.Request) string {
-	var w writer
-	w.requests(list)
-	return string(w.text)
-}
-
-// EncodeRequest returns the text of a request, "null" for nil.
-func EncodeRequest(q *driver.Request) string {
-	if q == nil {
-		return "null"
-	}
-	var w writer
-	w.request(q)
-	return string(w.text)
-}
-
-// DecodeRequests returns the requests of a text of [EncodeRequests], nil for none.
-func DecodeRequests(text string) ([]driver.Request, error) {
-	r, err := open(`{"requests":`+text+"}", "")
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	list := r.requests()
-	if len(r.members) != 1 {
-		r.fail("requests", "is not just a list")
-	}
-	if r.err != nil {
-		return nil, unreadable(r.err)
-	}
-	return list, nil
-}
-
-// DecodeRequest returns the request of a text of [EncodeRequest], nil for "null".
-func DecodeRequest(text string) (*driver.Request, error) {
-	if text == "null" {
-		return nil, nil //nolint:nilnil // as above
-	}
-	list, err := DecodeRequests("[" + text + "]")
-	if err == nil && len(list) != 1 {
-		err = unreadable(errors.New("it is not one request"))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &list[0], nil
-}
-
 // Decode returns the record of a complete text: it has all fields that every record has.
 func Decode(text string) (driver.Record, error) {
 	rec, err := DecodePart(text)

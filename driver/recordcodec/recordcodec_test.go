@@ -183,31 +183,6 @@ func TestUnknownMembersStay(t *testing.T) {
 }
 
 // FuzzDecode: a decoded record is encoded as it was read.
-func TestRequestsApart(t *testing.T) {
-	rec := full()
-	if got, err := recordcodec.DecodeRequests(recordcodec.EncodeRequests(rec.Requests)); err != nil || !reflect.DeepEqual(got, rec.Requests) {
-		t.Errorf("%v, %v; want %v", got, err, rec.Requests)
-	}
-	if got, err := recordcodec.DecodeRequests(recordcodec.EncodeRequests(nil)); err != nil || len(got) > 0 {
-		t.Errorf("none: %v, %v", got, err)
-	}
-	for _, q := range []*driver.Request{nil, &rec.Requests[0], {}} {
-		if got, err := recordcodec.DecodeRequest(recordcodec.EncodeRequest(q)); err != nil || !reflect.DeepEqual(got, q) {
-			t.Errorf("%v, %v; want %v", got, err, q)
-		}
-	}
-	for _, text := range []string{"", "{}", "null", "[1]", `[{"at":"x"}]`, `[],"other":[]`, "[{}", `[{"id":null}]`} {
-		if got, err := recordcodec.DecodeRequests(text); !errors.Is(err, driver.ErrUnreadable) {
-			t.Errorf("requests %q: %v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "[]", "1", "{},{}", `{"kind":7}`, "{}],[{}"} {
-		if got, err := recordcodec.DecodeRequest(text); !errors.Is(err, driver.ErrUnreadable) {
-			t.Errorf("request %q: %v, %v", text, got, err)
-		}
-	}
-}
-
 func FuzzDecode(f *testing.F) {
 	golden, err := os.ReadFile(filepath.Join("testdata", "record.json"))
 	if err != nil {

@@ -37,8 +37,8 @@ func RowOf(rec driver.Record) Row {
 // Record returns the record of a row. An error matches [driver.ErrUnreadable], and names the
 // lock; the record has its key even then.
 //
-// The state may have been changed by hand: a lock that is not held has no session, and only
-// one that is held, or a session, has an address for notifications.
+// The state may have been changed by hand: a lock that is not held has no session, and a
+// record that is neither held nor a session's has no address for notifications.
 func (row Row) Record() (driver.Record, error) {
 	rec, err := row.record()
 	if err != nil {
