@@ -55,7 +55,8 @@ func (s *Store) ask(ctx context.Context, st *statement, args []any, changed stri
 		return answer{err: driver.NotApplied(fmt.Errorf("postgres: %w", s.unconnected(ctx.Err(), noContext(err))))}
 	case err != nil:
 		return answer{err: driver.NotApplied(s.failed(err))}
-	case !s.untested && conn.Conn().PgConn().ParameterStatus("crdb_version") != "": // a pooler may keep it to itself: see Inspect
+	// A pooler may keep it to itself: see Inspect.
+	case !s.untested && conn.Conn().PgConn().ParameterStatus("crdb_version") != "":
 		conn.Release()
 		return answer{err: refusal(cockroachDB)}
 	}

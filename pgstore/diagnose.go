@@ -51,8 +51,8 @@ func (s *Store) diagnose(ctx context.Context) (*Description, []driver.Finding, e
 		return nil, nil, err
 	}
 	if d.Engine != "" {
-		return d, []driver.Finding{driver.Warn("server", "%s: Tenure was not tested with it, and does not examine it", d.Engine).
-			Advise("use PostgreSQL, or test it yourself")}, nil
+		f := driver.Warn("server", "%s: Tenure was not tested with it, and does not examine it", d.Engine)
+		return d, []driver.Finding{f.Advise("use PostgreSQL, or test it yourself")}, nil
 	}
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {

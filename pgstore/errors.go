@@ -99,8 +99,9 @@ const cockroachDB = "CockroachDB"
 
 // refusal refuses an engine that speaks the protocol of PostgreSQL, and is another product.
 func refusal(engine string) error {
-	return driver.NotApplied(driver.Permanent(fmt.Errorf("postgres: this is %s, with which Tenure was not tested: use PostgreSQL 12 or later, "+
-		"or another store, such as etcd; to try it, write untested=yes in the URL, or Options.Untested in a program", engine)))
+	return driver.NotApplied(driver.Permanent(fmt.Errorf("postgres: this is %s, with which Tenure was not tested: "+
+		"use PostgreSQL 12 or later, or another store, such as etcd; to try it, write untested=yes in the URL, "+
+		"or Options.Untested in a program", engine)))
 }
 
 // foreign returns the name of an engine that is not PostgreSQL, by what version() returns.
@@ -135,8 +136,8 @@ func orForeign(ctx context.Context, db DB, err error) error {
 }
 
 // otherTable is what to do about a table that this version did not create.
-const otherTable = "it was made by another program, or another version of Tenure: name another table, or stop all programs that use it and drop it " +
-	"with CASCADE, and its locks are forgotten, and tokens begin at 1 again"
+const otherTable = "it was made by another program, or another version of Tenure: name another table, or stop all " +
+	"programs that use it and drop it with CASCADE, and its locks are forgotten, and tokens begin at 1 again"
 
 // errUnconfirmed is the answer of a commit whose wait for the standby was cancelled, by an
 // operator or a shutdown: it is only on the primary's disk.

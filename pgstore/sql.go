@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -43,7 +44,8 @@ const table = `CREATE TABLE %s (
 	name    text%s PRIMARY KEY,
 	version text NOT NULL,   -- new with every write
 	token   bigint NOT NULL, -- fencing token, from 1: one higher with every change of holder
-	state   text NOT NULL,   -- held, resting (held under a session), reserved, released; past: history of a term; alive, closed: a session
+	state   text NOT NULL,   -- held, resting (held under a session), reserved, released
+	                         -- past: the history of a term; alive, closed: a session
 	owner   text NOT NULL,
 	record  text NOT NULL,   -- the rest, a JSON object: the view has it in columns
 	data    bytea            -- the holder's own
@@ -54,18 +56,20 @@ const storage = ` WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, aut
 
 // view shows the table to people, without the secret address for notifications.
 const view = `CREATE OR REPLACE VIEW %s AS
-SELECT t.name, t.state, t.owner, t.token, r.host, r.label, r.since, r.until, r."end" AS ended, r.session, r.lease, r.heartbeat, r.drift,
-	r.priority, r.requests, r.asked, (r.prev ->> 'token')::bigint AS prev_token, r.prev ->> 'owner' AS prev_owner,
+SELECT t.name, t.state, t.owner, t.token, r.host, r.label, r.since, r.until, r."end" AS ended, r.session, r.lease,
+	r.heartbeat, r.drift, r.priority, r.requests, r.asked, (r.prev ->> 'token')::bigint AS prev_token, r.prev ->> 'owner' AS prev_owner,
 	(r.prev ->> 'until')::timestamptz AS prev_until, COALESCE(r.prev ->> 'end', r.prev ->> 'state') AS prev_ended,
 	octet_length(t.data) AS data_bytes, t.version, r.beat
-FROM %s AS t, jsonb_to_record(t.record::jsonb) AS r (host text, label text, since timestamptz, until timestamptz, "end" text, session text,
-	lease text, heartbeat text, drift float8, priority bigint, requests jsonb, asked jsonb, prev jsonb, beat text)`
+FROM %s AS t, jsonb_to_record(t.record::jsonb) AS r (host text, label text, since timestamptz, until timestamptz,
+	"end" text, session text, lease text, heartbeat text, drift float8, priority bigint, requests jsonb, asked jsonb, prev jsonb, beat text)`
 
 // columns are the columns of the table, in the order of [recordcodec.Row].
 var columns = []string{"name", "version", "token", "state", "owner", "record", "data"}
 
 // oids are the types of the values of a row.
-var oids = []uint32{pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.ByteaOID}
+var oids = []uint32{
+	pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.ByteaOID,
+}
 
 // valuesOf returns the values of a row. Data that are nil are NULL.
 func valuesOf(rec driver.Record) []any {
@@ -91,8 +95,8 @@ func rowOf(raw [][]byte) (row, error) {
 	r := row{flag: raw[0][0] != 0, found: raw[1] != nil}
 	if r.found {
 		r.Row = recordcodec.Row{
-			Name: string(raw[1]), Version: string(raw[2]), Token: int64(binary.BigEndian.Uint64(raw[3])), State: string(raw[4]),
-			Owner: string(raw[5]), Text: string(raw[6]),
+			Name: string(raw[1]), Version: string(raw[2]), Token: int64(binary.BigEndian.Uint64(raw[3])),
+			State: string(raw[4]), Owner: string(raw[5]), Text: string(raw[6]),
 		}
 		if raw[7] != nil {
 			r.Data = append([]byte{}, raw[7]...)
@@ -151,22 +155,26 @@ func newStatements(t, commit string) statements {
 	// Both end with the statement. To look at them costs less than to set them again.
 	settled, standby := "", "false"
 	if commit != "" {
-		settled = " AND (current_setting('synchronous_commit') = '" + commit + "' OR set_config('synchronous_commit', '" + commit + "', true) <> '')" +
-			" AND (current_setting('client_min_messages') IN ('notice', 'warning') OR set_config('client_min_messages', 'warning', true) <> '')"
+		settled = " AND (current_setting('synchronous_commit') = '" + commit +
+			"' OR set_config('synchronous_commit', '" + commit + "', true) <> '')" +
+			" AND (current_setting('client_min_messages') IN ('notice', 'warning')" +
+			" OR set_config('client_min_messages', 'warning', true) <> '')"
 		standby = "pg_is_in_recovery()" // a standby answers as well, with an older state
 	}
 	// The data are not written again if they stay: a heartbeat is small, whatever the record holds.
 	const keep = "version = $2, token = $3, state = $4, owner = $5, record = $6"
 	const withData = keep + ", data = $7"
 	update := func(sets, also string) *statement {
-		return newStatement("UPDATE "+t+" AS t SET "+sets+" WHERE t.name = $1 AND t.version = $8 AND t.token = $9"+also+settled, append(append([]uint32{}, oids...), pgtype.TextOID, pgtype.Int8OID)...)
+		return newStatement("UPDATE "+t+" AS t SET "+sets+" WHERE t.name = $1 AND t.version = $8 AND t.token = $9"+
+			also+settled, append(slices.Clip(oids), pgtype.TextOID, pgtype.Int8OID)...)
 	}
 	isReleased := " AND t.state = '" + string(driver.Released) + "'"
 	insert := "INSERT INTO " + t + " (" + all + ") SELECT $1, $2, $3, $4, $5, $6, $7"
 	read := "SELECT " + standby + ", " + all
 	list := statements{
-		get:      newStatement(read+" FROM (VALUES (1)) AS one LEFT JOIN "+t+" ON name = $1", pgtype.TextOID),
-		getBatch: newStatement(read+" FROM unnest($1) WITH ORDINALITY AS wanted (key, n) LEFT JOIN "+t+" ON name = key ORDER BY n", pgtype.TextArrayOID),
+		get: newStatement(read+" FROM (VALUES (1)) AS one LEFT JOIN "+t+" ON name = $1", pgtype.TextOID),
+		getBatch: newStatement(read+" FROM unnest($1) WITH ORDINALITY AS wanted (key, n) LEFT JOIN "+t+
+			" ON name = key ORDER BY n", pgtype.TextArrayOID),
 		list: newStatement(read+" FROM (VALUES (1)) AS one LEFT JOIN (SELECT * FROM "+t+
 			" WHERE name >= $1 AND name > $2 AND starts_with(name, $1) ORDER BY name LIMIT $3) AS page ON true ORDER BY name",
 			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID),
@@ -186,18 +194,20 @@ func newStatements(t, commit string) statements {
 	// costs no flush. The update finds changes since the row was read, because it reads
 	// the current row. The former text becomes the member prev of the new one, if it is one.
 	list.claim = newStatement("WITH seen AS MATERIALIZED (SELECT "+all+" FROM "+t+" WHERE name = $1)"+
-		", updated AS (UPDATE "+t+" AS t SET version = $2, token = t.token + 1, state = $4, owner = $5, data = COALESCE($7, t.data), record = "+claimedText+
-		" FROM seen WHERE t.name = $1"+isReleased+fmt.Sprintf(" AND t.token < %d", uint64(driver.MaxToken))+
-		" AND t.version = seen.version AND t.token = seen.token AND t.record::json ->> 'lease' <> ''"+settled+" RETURNING 1)"+
+		", updated AS (UPDATE "+t+" AS t SET version = $2, token = t.token + 1, state = $4, owner = $5"+
+		", data = COALESCE($7, t.data), record = "+claimedText+" FROM seen WHERE t.name = $1"+isReleased+fmt.Sprintf(" AND t.token < %d", uint64(driver.MaxToken))+
+		" AND t.version = seen.version AND t.token = seen.token"+
+		" AND t.record::json ->> 'lease' <> ''"+settled+" RETURNING 1)"+
 		", inserted AS ("+insert+" WHERE NOT EXISTS (SELECT FROM seen)"+settled+" ON CONFLICT (name) DO NOTHING RETURNING 1)"+
-		" SELECT EXISTS (SELECT FROM updated UNION ALL SELECT FROM inserted), "+all+" FROM (VALUES (1)) AS one LEFT JOIN seen ON true", oids...)
+		" SELECT EXISTS (SELECT FROM updated UNION ALL SELECT FROM inserted), "+all+
+		" FROM (VALUES (1)) AS one LEFT JOIN seen ON true", oids...)
 	return list
 }
 
 // claimedText is driver.Claimed for the text of a record, without reading it: see
 // [recordcodec.DecodeTerm].
-const claimedText = `left($6, -1) || ',"prev":{"state":"released","owner":' || to_json(t.owner)::text || ',"token":' || t.token` +
-	` || ',' || substr(ltrim(t.record, E' \t\n\r'), 2) || '}'`
+const claimedText = `left($6, -1) || ',"prev":{"state":"released","owner":' || to_json(t.owner)::text ||` +
+	` ',"token":' || t.token || ',' || substr(ltrim(t.record, E' \t\n\r'), 2) || '}'`
 
 // newNotify returns the statement that notifies of changes. It has a transaction of its
 // own, since notifying transactions commit one after the other, in the whole cluster. It

@@ -29,7 +29,8 @@ var Rights = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 // the name is not valid.
 func Schema(name string) (string, error) {
 	name = cmp.Or(name, DefaultTable)
-	return fmt.Sprintf(table+storage+";\n"+view, quoted(name), ` COLLATE "C"`, quoted(name+viewSuffix), quoted(name)), checkTable(name)
+	shows := quoted(name + viewSuffix)
+	return fmt.Sprintf(table+storage+";\n"+view, quoted(name), ` COLLATE "C"`, shows, quoted(name)), checkTable(name)
 }
 
 // Policy returns the statements that grant a role the rights that it needs on the table,
@@ -37,7 +38,8 @@ func Schema(name string) (string, error) {
 func Policy(name, role string) (string, error) {
 	name = cmp.Or(name, DefaultTable)
 	to := " TO " + pgx.Identifier{role}.Sanitize()
-	text := "GRANT " + strings.Join(Rights, ", ") + " ON " + quoted(name) + to + ";\nGRANT SELECT ON " + quoted(name+viewSuffix) + to
+	text := "GRANT " + strings.Join(Rights, ", ") + " ON " + quoted(name) + to +
+		";\nGRANT SELECT ON " + quoted(name+viewSuffix) + to
 	if schema, _, ok := strings.Cut(name, "."); ok {
 		text = "GRANT USAGE ON SCHEMA " + pgx.Identifier{schema}.Sanitize() + to + ";\n" + text
 	}
@@ -163,7 +165,9 @@ FROM (VALUES (1)) AS one LEFT JOIN (SELECT c.oid, c.relnamespace AS schema FROM 
 	WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p', 'v', 'm', 'f')) AS t ON true`
 
 // describeOther asks an engine that is not PostgreSQL only for the columns of the table.
-const describeOther = `SELECT COALESCE(array_agg(column_name::text), '{}') FROM information_schema.columns WHERE table_schema = $1 AND table_name = $2`
+const describeOther = `
+SELECT COALESCE(array_agg(column_name::text), '{}') FROM information_schema.columns
+WHERE table_schema = $1 AND table_name = $2`
 
 // Inspect returns what the table and its server are like.
 func (s *Store) Inspect(ctx context.Context) (*Description, error) {
@@ -232,8 +236,9 @@ func (d *Description) Problems() []error {
 			out = append(out, fmt.Errorf("postgres: "+text, args...))
 		}
 	}
-	problem(d.Engine == "" && d.Version < leastVersion, "the server's version is %s: the store needs 12 or later", d.version())
-	problem(d.Engine == "" && d.Encoding != "UTF8", "the database is encoded in %s: create one with UTF8", d.Encoding)
+	known := d.Engine == ""
+	problem(known && d.Version < leastVersion, "the server's version is %s: the store needs 12 or later", d.version())
+	problem(known && d.Encoding != "UTF8", "the database is encoded in %s: create one with UTF8", d.Encoding)
 	problem(d.Standby, "%w", errStandby)
 	switch {
 	case !d.Exists && len(d.Elsewhere) > 1 && !strings.Contains(d.Table, "."):

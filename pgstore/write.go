@@ -111,7 +111,9 @@ func (s *Store) claimSeen(ctx context.Context, at *place, next driver.Record) (s
 
 // take claims a lock that was as prev says, or absent. It returns false if that has changed
 // since: nothing was written then.
-func (s *Store) take(ctx context.Context, at *place, next, prev driver.Record, found bool) (now driver.Record, ok bool, err error) {
+func (s *Store) take(
+	ctx context.Context, at *place, next, prev driver.Record, found bool,
+) (now driver.Record, ok bool, err error) {
 	now = driver.Claimed(next, prev, found).Clone()
 	st, args := at.sql.insert, valuesOf(now)
 	switch {
@@ -201,7 +203,9 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 
 // replace runs a statement that replaces the version and token of prev, and returns a
 // conflict if they are not there: then a second request reads the current record.
-func (s *Store) replace(ctx context.Context, at *place, st *statement, prev driver.Record, args []any, wakes bool) error {
+func (s *Store) replace(
+	ctx context.Context, at *place, st *statement, prev driver.Record, args []any, wakes bool,
+) error {
 	if prev.Token > driver.MaxToken {
 		return s.conflict(ctx, prev.Key)
 	}

@@ -41,8 +41,8 @@ func decode(values []sqldriver.Value) (driver.Record, error) {
 			ok = ok || values[i] == nil
 		}
 		if !ok {
-			return driver.Record{Key: row.Name}, fmt.Errorf("%w: row %.1100q: column %s holds %.40q, of another type", driver.ErrUnreadable,
-				row.Name, columns[i], fmt.Sprint(values[i]))
+			return driver.Record{Key: row.Name}, fmt.Errorf("%w: row %.1100q: column %s holds %.40q, of another type",
+				driver.ErrUnreadable, row.Name, columns[i], fmt.Sprint(values[i]))
 		}
 	}
 	return row.Record()

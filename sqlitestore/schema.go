@@ -34,7 +34,8 @@ CREATE TABLE tenure_records (
 	name    TEXT NOT NULL PRIMARY KEY COLLATE BINARY,
 	version TEXT NOT NULL,    -- new with every write
 	token   INTEGER NOT NULL, -- fencing token: one higher with every change of holder
-	state   TEXT NOT NULL,    -- held, resting (held under a session), reserved, released; past: history of a term; alive, closed: a session
+	state   TEXT NOT NULL,    -- held, resting (held under a session), reserved, released
+	                          -- past: the history of a term; alive, closed: a session
 	owner   TEXT NOT NULL,
 	record  TEXT NOT NULL,    -- the rest, a JSON object: tenure_records_view has it in columns
 	data    BLOB              -- the holder's own
@@ -46,9 +47,11 @@ const view = `
 CREATE VIEW IF NOT EXISTS tenure_records_view AS
 SELECT name, state, owner, token, json_extract(r, '$.host') AS host, json_extract(r, '$.label') AS label,
 	json_extract(r, '$.since') AS since, json_extract(r, '$.until') AS until, json_extract(r, '$.end') AS ended,
-	json_extract(r, '$.session') AS session, json_extract(r, '$.lease') AS lease, json_extract(r, '$.heartbeat') AS heartbeat,
-	json_extract(r, '$.drift') AS drift, json_extract(r, '$.priority') AS priority, json_extract(r, '$.requests') AS requests,
-	json_extract(r, '$.asked') AS asked, json_extract(r, '$.prev.token') AS prev_token, json_extract(r, '$.prev.owner') AS prev_owner,
+	json_extract(r, '$.session') AS session, json_extract(r, '$.lease') AS lease,
+	json_extract(r, '$.heartbeat') AS heartbeat, json_extract(r, '$.drift') AS drift,
+	json_extract(r, '$.priority') AS priority, json_extract(r, '$.requests') AS requests,
+	json_extract(r, '$.asked') AS asked,
+	json_extract(r, '$.prev.token') AS prev_token, json_extract(r, '$.prev.owner') AS prev_owner,
 	json_extract(r, '$.prev.until') AS prev_until, json_extract(r, '$.prev.end') AS prev_ended,
 	length(data) AS data_bytes, version, json_extract(r, '$.beat') AS beat
 FROM (SELECT *, CASE WHEN json_valid(record) THEN record END AS r FROM tenure_records)`
@@ -61,9 +64,11 @@ var columns = []string{"name", "version", "token", "state", "owner", "record", "
 const (
 	sqlColumns = "name, version, token, state, owner, record, data"
 	sqlGet     = "SELECT " + sqlColumns + " FROM tenure_records WHERE name = ?"
-	sqlPut     = "INSERT INTO tenure_records (" + sqlColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET version = excluded.version, " +
-		"token = excluded.token, state = excluded.state, owner = excluded.owner, record = excluded.record, data = excluded.data"
-	sqlSwap = "UPDATE tenure_records SET version = ?, token = ?, state = ?, owner = ?, record = ?, data = ? WHERE name = ? AND version = ? AND token = ?"
+	sqlPut     = "INSERT INTO tenure_records (" + sqlColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE" +
+		" SET version = excluded.version, token = excluded.token, state = excluded.state, owner = excluded.owner," +
+		" record = excluded.record, data = excluded.data"
+	sqlSwap = "UPDATE tenure_records SET version = ?, token = ?, state = ?, owner = ?, record = ?, data = ?" +
+		" WHERE name = ? AND version = ? AND token = ?"
 	sqlList = "SELECT " + sqlColumns + " FROM tenure_records WHERE name >= ? AND name > ? ORDER BY name LIMIT ?"
 )
 
@@ -139,7 +144,8 @@ func create(c *conn, file string, guest bool) error {
 		list = []string{schema, view}
 	case found.empty():
 		list = []string{
-			schema, view, fmt.Sprintf("PRAGMA application_id = %d", applicationID), fmt.Sprintf("PRAGMA user_version = %d", schemaVersion),
+			schema, view, fmt.Sprintf("PRAGMA application_id = %d", applicationID),
+			fmt.Sprintf("PRAGMA user_version = %d", schemaVersion),
 		}
 	default:
 		err = found.foreign(file)

@@ -27,7 +27,8 @@ type Row struct {
 // RowOf returns the row of rec. It shares the memory of rec.Data.
 func RowOf(rec driver.Record) Row {
 	row := Row{
-		Name: rec.Key, Version: rec.Version, Token: int64(rec.Token), State: string(stateOf(&rec)), Owner: rec.Owner, Data: rec.Data,
+		Name: rec.Key, Version: rec.Version, Token: int64(rec.Token), State: string(stateOf(&rec)), Owner: rec.Owner,
+		Data: rec.Data,
 	}
 	rec.Key, rec.Version, rec.Token, rec.State, rec.Owner, rec.Data = "", "", 0, "", "", nil
 	row.Text = Encode(rec)

@@ -48,7 +48,8 @@ func postgres() *engine {
 		}},
 		parameter{name: "untested", read: func(_ *place, value string) (string, error) {
 			if value != "yes" {
-				return "", errors.New("untested= is not yes: it admits an engine that is not PostgreSQL, and with which Tenure was not tested")
+				return "", errors.New("untested= is not yes: it admits an engine that is not PostgreSQL, and " +
+					"with which Tenure was not tested")
 			}
 			return value, nil
 		}},
