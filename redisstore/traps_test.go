@@ -377,6 +377,10 @@ func TestFailover(t *testing.T) {
 			t.Errorf("claim of %q in a closed life: %v", key, err)
 		}
 	}
+	raised := next(shown, driver.Released)
+	raised.Token, raised.Owner = shown.Token+5, "o"
+	_, err = after.Raise(t.Context(), shown, raised)
+	want(t, "a raise in a closed life", err, "reserved")
 	open := held("free")
 	open.Opens = driver.OpeningOf(shown.Life, time.Now())
 	_, _, err = after.Claim(t.Context(), open)

@@ -26,9 +26,10 @@ func opens(o driver.Opening) (life, base string) {
 	return o.Life, tokenText(min(o.Base, driver.MaxToken))
 }
 
-// check returns an error if the store cannot have a record.
+// check returns an error if the store cannot have a record. For a released one nobody waits: it may be one that is shown
+// in a closed life, whose lease is [Store.Waits].
 func (s *Store) check(next driver.Record, err error) error {
-	if err == nil && s.longest > 0 && next.Lease > s.longest {
+	if err == nil && s.longest > 0 && next.Lease > s.longest && next.State != driver.Released {
 		err = driver.Unsupported(fmt.Errorf("redis: write of %q with a lease of %v: the longest of this store is %v: "+
 			"create a store for a longer one, by Options.Lease or lease= in the URL", next.Key, next.Lease, s.longest))
 	}
