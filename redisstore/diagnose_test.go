@@ -24,7 +24,11 @@ func TestDiagnose(t *testing.T) {
 	if _, err := s.Create(t.Context(), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	find(s, "ok server: Redis ", `ok store: "tenure": lease=15s`, "ok replicas: 0 replicas", "ok life: ", "ok durability: a crash may lose",
+	name := "Redis"
+	if info(t, server.Addr, "server", "server_name") == "valkey" {
+		name = "Valkey"
+	}
+	find(s, "ok server: "+name+" ", `ok store: "tenure": lease=15s`, "ok replicas: 0 replicas", "ok life: ", "ok durability: a crash may lose",
 		"!warn", "!bad")
 	find(connect(t, server.Addr, Options{Lease: time.Second}), `bad store: "tenure" was created with "lease=15s`, "bad lease: a lease of 15s")
 
@@ -35,7 +39,7 @@ func TestDiagnose(t *testing.T) {
 	mustDo(t, server.Addr, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	mustDo(t, server.Addr, "CONFIG", "SET", "appendonly", "no")
 	mustDo(t, server.Addr, "ACL", "SETUSER", "default", "-config|get")
-	find(s, "bad server: the store refuses Redis", "maxmemory-policy is allkeys-lru", "warn durability: appendonly is no",
+	find(s, "bad server: the store refuses "+name, "maxmemory-policy is allkeys-lru", "warn durability: appendonly is no",
 		"ok configuration: the user may not read it")
 
 	counted := created(t, enginetest.StartRedis(t).Addr, Options{Prefix: "r", Replicas: 2, Quorum: true})

@@ -257,22 +257,20 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// inSync waits until a replica follows its primary.
+// inSync waits until a replica follows its primary, and the primary has heard of it.
 func inSync(t testing.TB, addr string) {
 	t.Helper()
 	enginetest.Eventually(t, "a replica that follows", func(context.Context) error {
 		if is := info(t, addr, "replication", "master_link_status"); is != "up" {
 			return fmt.Errorf("the link is %q", is)
 		}
-		// The primary counts the replica only after its first answer.
+		primary := info(t, addr, "replication", "master_host") + ":" + info(t, addr, "replication", "master_port")
+		seen, err := mustDo(t, primary, "INFO", "replication").ToString()
 		_, port, _ := strings.Cut(addr, ":")
-		of := "127.0.0.1:" + info(t, addr, "replication", "master_port")
-		for _, name := range []string{"slave0", "slave1", "slave2"} {
-			if is := info(t, of, "replication", name); strings.Contains(is, "port="+port+",state=online") {
-				return nil
-			}
+		if err == nil && !strings.Contains(seen, "port="+port+",state=online") {
+			err = errors.New(seen)
 		}
-		return errors.New("the primary does not count it")
+		return err
 	})
 }
 
@@ -282,7 +280,7 @@ func TestReplicas(t *testing.T) {
 	follows := []string{"--replicaof", strings.Replace(primary.Addr, ":", " ", 1)}
 	replica := enginetest.StartRedis(t, follows...)
 	inSync(t, replica.Addr)
-	options := Options{Replicas: 1}
+	options := Options{Replicas: 1, Lag: time.Second}
 	s := created(t, primary.Addr, options)
 	works := func(what string) {
 		enginetest.Eventually(t, what, func(ctx context.Context) error {
@@ -303,7 +301,7 @@ func TestReplicas(t *testing.T) {
 			if err == nil {
 				return errors.New("a write was made")
 			}
-			if !strings.Contains(err.Error(), text) {
+			if !strings.Contains(err.Error(), text) { // a busy machine may be late with its answers
 				return err
 			}
 			want(t, what, err, text, driver.ErrNotApplied)
@@ -344,7 +342,6 @@ func TestFailover(t *testing.T) {
 	free := mustClaim(t, s, held("free"))
 	free = mustSwap(t, s, free, next(free, driver.Released))
 	kept := mustClaim(t, s, held("kept"))
-	kept.Life = "" // a holder's writes are bound to no life
 	mustDo(t, primary.Addr, "WAIT", "1", "0")
 	resume := relay.Hold()
 	lost := mustClaim(t, s, held("free")) // within the lag
