@@ -37,7 +37,7 @@ func TestQuick(t *testing.T) {
 		"load": {
 			pairsRow(1), contended, handedOver, beats, batches, memory, processor, onEtcd, onSQLite, gateway, "or lost: 0.",
 		},
-		"native": {"| etcd | `concurrency.Mutex` | **"},
+		"native": {"| etcd | `concurrency.Mutex` | **", "| Redis | redsync | **", "| Redis | the store alone | **"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,6 +50,7 @@ func TestQuick(t *testing.T) {
 				}
 			case "native":
 				enginetest.Shared(t, enginetest.Etcd, "etcd")
+				enginetest.Shared(t, enginetest.Redis, "redis")
 			default:
 				enginetest.Program(t, "etcd", "etcd")
 			}
@@ -155,7 +156,7 @@ func TestPage(t *testing.T) {
 	}
 	checkCounts(t, all["bench"])
 	for _, row := range all["native"].Engines() {
-		if row[3] == none {
+		if row[3] == none || row[5] == none {
 			t.Errorf("%s was not looked at: %q", row[0], row)
 		}
 	}

@@ -42,7 +42,14 @@ type way struct {
 	name  string
 	waits bool        // an acquire waits for the lock
 	open  func() take // makes a client for callers
+
+	// dead makes a client that takes locks and never extends them, as if it died at once, and one that waits. Nil: it is
+	// not measured. Their locks have [deadLease].
+	dead func() (leaves, waits take)
 }
+
+// deadLease is the lease of a lock whose holder is dead.
+const deadLease = 3 * time.Second
 
 // take takes a lock, and returns what releases it. It may be called concurrently.
 type take func(ctx context.Context, name string) (release func(context.Context) error)
@@ -67,6 +74,9 @@ var engines = []struct {
 	{"postgres", "PostgreSQL", [][2]string{
 		{"updates", "two plain updates, as durable"}, {"advisory", "advisory locks, not durable"},
 	}, postgresWays},
+	{"redis", "Redis", [][2]string{
+		{"redsync", "redsync"}, {"redislock", "bsm/redislock"}, {"store", "the store alone"},
+	}, redisWays},
 	{"kubernetes", "Kubernetes", [][2]string{{"elector", "the calls of client-go's elector"}}, kubernetesWays},
 }
 
@@ -79,7 +89,7 @@ func measureEngines(ctx context.Context, r *harness) {
 		if address == "" {
 			continue
 		}
-		r.add(native, "pairs a second, and milliseconds of a hand-over", e.title)
+		r.add(native, "pairs a second, ratios, and milliseconds of a hand-over, and of a takeover", e.title)
 		r.Run(func() {
 			ways := e.ways(ctx, r, address)
 			for round := range times {
@@ -96,8 +106,13 @@ func measureEngines(ctx context.Context, r *harness) {
 // round measures each way, one after the other.
 func (r *harness) round(ctx context.Context, title string, ways []way) {
 	for _, goroutines := range []int{1, 32} {
+		rates := map[string]float64{}
 		for _, w := range ways {
-			r.Run(func() { r.found(title, fmt.Sprint(w.name, "/", goroutines), r.paceOf(ctx, w, goroutines)) })
+			r.Run(func() { rates[w.name] = r.paceOf(ctx, w, goroutines) })
+			r.found(title, fmt.Sprint(w.name, "/", goroutines), rates[w.name])
+		}
+		for _, w := range ways[1:] {
+			r.found(title, fmt.Sprint(w.name, "/", goroutines, "/", ratio), rates[tenureName]/rates[w.name])
 		}
 	}
 	for _, w := range ways {
@@ -108,7 +123,24 @@ func (r *harness) round(ctx context.Context, title string, ways []way) {
 				r.found(title, w.name+"/hand-over", spreadOf(took).Median)
 			})
 		}
+		if w.dead != nil {
+			r.Run(func() { r.found(title, w.name+"/dead", takeOver(ctx, w)) })
+		}
 	}
+}
+
+// takeOver takes a lock that is never extended, and returns after how many milliseconds a client that waits
+// from the beginning has it.
+func takeOver(ctx context.Context, w way) float64 {
+	const name = "dead"
+	leaves, waits := w.dead()
+	must.Do(waits(ctx, name)(ctx)) // connections are made
+	begun := time.Now()
+	leaves(ctx, name)
+	release := waits(ctx, name)
+	took := milliseconds(time.Since(begun).Nanoseconds())
+	must.Do(release(ctx))
+	return took
 }
 
 // pace is how many pairs goroutines make a second, by one client, each of a lock of its own. Each
@@ -125,31 +157,45 @@ func (r *harness) paceOf(ctx context.Context, w way, goroutines int) float64 {
 // tenth of a second.
 const settled = 150 * time.Millisecond
 
+// storeAt opens a store in a place.
+func storeAt(url, place string) func() driver.Store {
+	return func() driver.Store { return replica.OpenStore(url, place) }
+}
+
 // tenure is the way of this library, on two stores that its clients use in turn, since the clients
 // of a hand-over have one each. The connections of [replica.OpenStore] end with the process, so that
 // a store for each client would be too many.
-func (r *harness) tenure(waits bool, url, place string) way {
+func (r *harness) tenure(waits bool, open func() driver.Store) way {
 	var stores []driver.Store
 	for range 2 {
-		store := replica.OpenStore(url, place)
+		store := open()
 		r.After(func() { _ = store.Close() })
 		stores = append(stores, store)
 	}
 	clients := 0
-	return way{tenureName, waits, func() take {
-		c := must.Have(tenure.New(stores[clients%len(stores)], nil))
-		clients++
+	client := func(store driver.Store, options *tenure.Options) take {
+		c := must.Have(tenure.New(store, options))
 		r.After(func() { _ = c.Close(context.Background()) }) // it has released all
 		return func(ctx context.Context, name string) func(context.Context) error {
 			return must.Have(c.Acquire(ctx, name, nil)).Release
 		}
-	}}
+	}
+	return way{
+		name: tenureName, waits: waits,
+		open: func() take {
+			clients++
+			return client(stores[clients%len(stores)], nil)
+		},
+		dead: func() (take, take) {
+			return alone(stores[0], deadLease), client(stores[1], &tenure.Options{LeaseDuration: deadLease})
+		},
+	}
 }
 
 func etcdWays(ctx context.Context, r *harness, address string) []way {
 	prefix := "bench/" + rand.Text() + "/"
 	config := clientv3.Config{Endpoints: []string{address}, DialTimeout: 20 * time.Second, Logger: zap.NewNop()}
-	return []way{r.tenure(true, "etcd:"+address, prefix), {"mutex", true, func() take {
+	return []way{r.tenure(true, storeAt("etcd:"+address, prefix)), {name: "mutex", waits: true, open: func() take {
 		client := must.Have(clientv3.New(config))
 		r.After(func() { _ = client.Close() })
 		session := must.Have(concurrency.NewSession(client)) // it stands before
@@ -164,7 +210,7 @@ func etcdWays(ctx context.Context, r *harness, address string) []way {
 
 func zookeeperWays(ctx context.Context, r *harness, address string) []way {
 	root := "/bench-" + rand.Text()
-	return []way{r.tenure(true, "zookeeper:"+address, root), {"native", true, func() take {
+	return []way{r.tenure(true, storeAt("zookeeper:"+address, root)), {name: "native", waits: true, open: func() take {
 		conn, _, err := zk.Connect([]string{address}, time.Minute, zk.WithLogger(silent{}), zk.WithLogInfo(false))
 		must.Do(err)
 		r.After(conn.Close)
@@ -235,7 +281,9 @@ func postgresWays(ctx context.Context, r *harness, _ string) []way {
 			}
 		}
 	}
-	return []way{r.tenure(true, database, ""), {"updates", false, updates}, {"advisory", true, advisory}}
+	return []way{
+		r.tenure(true, storeAt(database, "")), {name: "updates", open: updates}, {name: "advisory", waits: true, open: advisory},
+	}
 }
 
 // kubernetesWays are Tenure, and the calls of client-go's lock that its elector makes for it,
@@ -254,7 +302,7 @@ func kubernetesWays(ctx context.Context, r *harness, file string) []way {
 			HolderIdentity: holder, LeaseDurationSeconds: 15, AcquireTime: now, RenewTime: now,
 		}
 	}
-	return []way{r.tenure(false, "kubernetes:"+file, namespace), {"elector", false, func() take {
+	return []way{r.tenure(false, storeAt("kubernetes:"+file, namespace)), {name: "elector", open: func() take {
 		client := must.Have(coordination.NewForConfig(&fast))
 		return func(ctx context.Context, name string) func(context.Context) error {
 			lock := &resourcelock.LeaseLock{
@@ -281,16 +329,22 @@ func kubernetesWays(ctx context.Context, r *harness, file string) []way {
 func (p *part) Engines() (rows [][]string) {
 	for _, e := range engines {
 		of := p.row(e.title).Values
+		both := func(own, what string) string {
+			ours, theirs := of[tenureName+what].Spread, of[own+what].Spread
+			switch {
+			case ours == nil:
+				return none
+			case theirs == nil:
+				return "**" + short(ours.Median) + "**, " + none
+			}
+			return "**" + short(ours.Median) + "**, " + short(theirs.Median)
+		}
 		for _, own := range e.own {
 			row := []string{e.title, own[1]}
-			for _, what := range []string{"/1", "/32", "/hand-over"} {
-				cell, ours, theirs := none, of[tenureName+what].Spread, of[own[0]+what].Spread
-				if ours != nil && theirs != nil {
-					cell = "**" + short(ours.Median) + "**, " + short(theirs.Median)
-				}
-				row = append(row, cell)
+			for _, pace := range []string{"/1", "/32"} {
+				row = append(row, both(own[0], pace), p.row(e.title).Cell("ratio", own[0]+pace+"/"+ratio))
 			}
-			rows = append(rows, row)
+			rows = append(rows, append(row, both(own[0], "/hand-over"), both(own[0], "/dead")))
 		}
 	}
 	return rows

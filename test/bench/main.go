@@ -7,7 +7,7 @@
 //
 //   - bench: two other lock clients, cirello.io/dynamolock and
 //     com.amazonaws:dynamodb-lock-client, on one DynamoDB engine;
-//   - native: the locks of etcd, ZooKeeper, PostgreSQL and Kubernetes, or of their clients;
+//   - native: the locks of etcd, ZooKeeper, PostgreSQL, Redis and Kubernetes, or of their clients;
 //   - load: the lock service, and the JSON interfaces of etcd and Consul.
 //
 // With -write a run writes its part of results.json and of docs/evidence/performance.md, and leaves
