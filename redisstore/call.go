@@ -82,7 +82,7 @@ func (s *Store) run(
 	}
 }
 
-// undated is a context that ends with another one, and does not say when. It must be one that can end: otherwise the
+// undated is a context that ends with another one, and does not say when. It must have an end: otherwise the
 // client uses an idle connection without a reader, which is faster, but notices a server that has restarted only by a
 // call whose outcome is then unknown.
 type undated struct{ context.Context }

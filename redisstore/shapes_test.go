@@ -235,7 +235,7 @@ func (c *contest) after(at time.Time) (time.Time, error) {
 			return g.at, nil
 		}
 	}
-	return time.Time{}, errors.New("there is none")
+	return time.Time{}, errors.New("no lock was granted")
 }
 
 // failure kills a primary, and returns when it did, and when it heard of another one.

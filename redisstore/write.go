@@ -26,8 +26,8 @@ func opens(o driver.Opening) (life, base string) {
 	return o.Life, tokenText(min(o.Base, driver.MaxToken))
 }
 
-// check returns an error if the store cannot have a record. For a released one nobody waits: it may be one that is shown
-// in a closed life, whose lease is [Store.Waits].
+// check returns an error if the store cannot have a record. For a released one nobody waits: it may be as shown
+// in a closed life, with [Store.Waits] as its lease.
 func (s *Store) check(next driver.Record, err error) error {
 	if err == nil && s.longest > 0 && next.Lease > s.longest && next.State != driver.Released {
 		err = driver.Unsupported(fmt.Errorf("redis: write of %q with a lease of %v: the longest of this store is %v: "+

@@ -43,7 +43,7 @@ type way struct {
 	waits bool        // an acquire waits for the lock
 	open  func() take // makes a client for callers
 
-	// dead makes a client that takes locks and never extends them, as if it died at once, and one that waits. Nil: it is
+	// dead makes a client that takes locks and never extends them, as if it died at once, and another client, which waits. Nil: it is
 	// not measured. Their locks have [deadLease].
 	dead func() (leaves, waits take)
 }
