@@ -4,12 +4,14 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -200,16 +202,25 @@ func TestCluster(t *testing.T) {
 // killFor is how long TestKilled runs, unless TENURE_REDIS_KILL has another duration.
 const killFor = 6 * time.Second
 
-// TestKilled kills the server under load, again and again. Each time it starts with what the disk has of the last
-// second's writes. No token of a lock is granted twice, and no release that was confirmed after its grant is another's.
+// TestKilled kills the server under load, again and again. With the guard it starts with a part of the last writes; a
+// single server that loses nothing has all of them. No token of a lock is granted twice.
 func TestKilled(t *testing.T) {
 	enginetest.MakeVerify(t)
+	t.Run("guard", func(t *testing.T) { killed(t, Options{}, "everysec", cut) })
+	t.Run("single", func(t *testing.T) {
+		killed(t, Options{Single: true}, "always", func(*testing.T, string) int { return 0 })
+	})
+}
+
+// killed kills a server that stores keep records on, and has something be lost each time.
+func killed(t *testing.T, options Options, fsync string, lose func(t *testing.T, data string) int) {
+	t.Helper()
 	run := killFor
 	if d, err := time.ParseDuration(os.Getenv("TENURE_REDIS_KILL")); err == nil {
 		run = d
 	}
-	server := enginetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "everysec")
-	created(t, server.Addr, Options{})
+	server := enginetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", fsync)
+	created(t, server.Addr, options)
 	ctx, cancel := context.WithTimeout(t.Context(), run)
 	defer cancel()
 	const locks = 32
@@ -217,7 +228,7 @@ func TestKilled(t *testing.T) {
 	var all [locks]map[uint64]int
 	var wg sync.WaitGroup
 	for i := range locks {
-		s := mustOpen(t, server.Addr, Options{})
+		s := mustOpen(t, server.Addr, options)
 		all[i] = map[uint64]int{}
 		wg.Go(func() {
 			load(ctx, s, fmt.Sprint("lock-", i), func(token uint64) {
@@ -233,7 +244,7 @@ func TestKilled(t *testing.T) {
 		case <-ctx.Done():
 		}
 		server.Kill()
-		back += cut(t, server.Data)
+		back += lose(t, server.Data)
 		server.Start()
 		server.Await()
 		kills++
@@ -253,21 +264,25 @@ func TestKilled(t *testing.T) {
 }
 
 // cut takes the last bytes from the log of the server's writes, as a power cut does, and reports whether there were any.
+// While the server rewrites its log there are several files: then the last one, whose number is the highest.
 func cut(t *testing.T, data string) int {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join(data, "appendonlydir", "*.incr.aof"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the server has no log: %v", err)
+	}
+	file := slices.MaxFunc(files, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	is, err := os.Stat(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
-	for _, file := range files {
-		if is, err := os.Stat(file); err == nil && is.Size() > 1<<15 {
-			if err := os.Truncate(file, is.Size()-1<<14); err != nil {
-				t.Fatal(err)
-			}
-			n = 1
-		}
+	if is.Size() <= 1<<15 {
+		return 0
 	}
-	return n
+	if err := os.Truncate(file, is.Size()-1<<14); err != nil {
+		t.Fatal(err)
+	}
+	return 1
 }
 
 // load claims and releases a lock until ctx ends, as one of its processes that has waited long enough in each life.
