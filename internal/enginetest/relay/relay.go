@@ -6,6 +6,7 @@
 package relay
 
 import (
+	"cmp"
 	"net"
 	"sync"
 	"time"
@@ -17,23 +18,23 @@ type Relay struct {
 	// Addr is where it listens: host and port.
 	Addr string
 
-	target   string
 	writes   func() func([]byte) bool
 	listener net.Listener
 	running  sync.WaitGroup
 
-	mu    sync.Mutex // guards the fields below
-	count int
-	trips int
-	delay time.Duration
-	hit   time.Time
-	fault fault
-	hold  time.Duration
-	next  chan struct{} // closed with the next change
-	lost  int
-	links map[*link]struct{}
-	hurt  *link // whose request the last fault has hit
-	over  bool
+	mu     sync.Mutex // guards the fields below
+	target string
+	count  int
+	trips  int
+	delay  time.Duration
+	hit    time.Time
+	fault  fault
+	hold   time.Duration
+	next   chan struct{} // closed with the next change
+	lost   int
+	links  map[*link]struct{}
+	hurt   *link // whose request the last fault has hit
+	over   bool
 }
 
 // fault is what a relay is set to.
@@ -167,9 +168,13 @@ func (g *Relay) Forget() {
 }
 
 // Cut closes all connections.
-func (g *Relay) Cut() {
+func (g *Relay) Cut() { g.Aim("") }
+
+// Aim closes all connections, and takes new ones to another host and port, or to the same if it is empty.
+func (g *Relay) Aim(target string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.target = cmp.Or(target, g.target)
 	for l := range g.links {
 		l.end()
 	}
@@ -227,7 +232,10 @@ func (g *Relay) Close() {
 }
 
 func (g *Relay) serve(client net.Conn) {
-	store, err := net.DialTimeout("tcp", g.target, dialBound)
+	g.mu.Lock()
+	target := g.target
+	g.mu.Unlock()
+	store, err := net.DialTimeout("tcp", target, dialBound)
 	if err != nil {
 		_ = client.Close()
 		return
@@ -235,7 +243,7 @@ func (g *Relay) serve(client net.Conn) {
 	l := &link{client: client, store: store, isWrite: g.writes()}
 	defer l.end()
 	g.mu.Lock()
-	over := g.over
+	over := g.over || g.target != target
 	if !over {
 		g.links[l] = struct{}{}
 	}

@@ -95,3 +95,50 @@ func TestRelay(t *testing.T) {
 		})
 	}
 }
+
+// TestAim: connections end, and new ones go to another engine.
+func TestAim(t *testing.T) {
+	engine := func(says string) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Write([]byte(says))
+			}
+		}()
+		return l.Addr().String()
+	}
+	p, err := New(engine("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	ask := func(want string) net.Conn {
+		t.Helper()
+		conn, err := net.Dial("tcp", p.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		got := make([]byte, 1)
+		if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
+			t.Fatalf("%q, %v; want %s", got, err, want)
+		}
+		return conn
+	}
+	before := ask("1")
+	p.Aim(engine("2"))
+	if n, err := before.Read(make([]byte, 1)); err == nil {
+		t.Errorf("the connection goes on: %d", n)
+	}
+	ask("2")
+	p.Cut()
+	ask("2")
+}
