@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -284,12 +285,15 @@ type target interface {
 // holders are the processes that have what the command waits for.
 type holders struct {
 	who  string // the end of a sentence: ": held by ...", "" if no holder is known
-	held bool   // others hold it
+	held bool   // others hold it, or may hold it
 	own  bool   // the outer command keeps this process from it for as long as it lasts
 	news uint64 // another number is news
 	// details may follow who, the longest first. Without details nothing is reported.
 	details []string
 }
+
+// failoverNews is the news of a failover, which is not about a token.
+const failoverNews = math.MaxUint64
 
 func (p patience) waits() bool { return p.wait == nil || *p.wait > 0 }
 
@@ -328,6 +332,12 @@ func (l lock) look(ctx context.Context) (holders, error) {
 	switch {
 	case err != nil:
 		return holders{}, err
+	case st.Failover:
+		free := fmt.Sprintf("; free in %v", round(st.FreeIn))
+		return holders{
+			who: ": the store has failed over or restarted, and may have lost who holds it", held: true, news: failoverNews,
+			details: []string{free, ""},
+		}, nil
 	case !st.Held && reservedFor(st).anybody():
 		return holders{}, nil
 	case !st.Held:

@@ -129,7 +129,7 @@ type row struct {
 func rowOf(st tenure.Status) row {
 	r := row{Status: st, state: stateExpired}
 	switch {
-	case st.Token == 0:
+	case st.Token == 0 && !st.Failover: // else a record may have been lost
 		r.state = stateNever
 	case st.Held && st.Request != nil:
 		r.state = stateAsked
