@@ -47,7 +47,8 @@ const fileEngine = "sqlite"
 
 // engineNames are all that -engines takes.
 func engineNames() []string {
-	return append([]string{fileEngine}, slices.Sorted(maps.Keys(servers))...)
+	names := slices.AppendSeq(slices.Collect(maps.Keys(servers)), maps.Keys(redisSetups))
+	return append([]string{fileEngine}, slices.Sorted(slices.Values(names))...)
 }
 
 // checkEngine returns an error if the engine or its program is missing.
@@ -55,6 +56,8 @@ func checkEngine(name string) (err error) {
 	kind, _, _ := strings.Cut(name, "-")
 	switch {
 	case name == fileEngine:
+	case isRedis(name):
+		_, err = launcher.SystemProgram("redis-server")
 	case servers[name] == nil:
 		err = fmt.Errorf("engine %q is not known: there are %s", name, strings.Join(engineNames(), ", "))
 	case kind == "postgres":
@@ -65,11 +68,20 @@ func checkEngine(name string) (err error) {
 	return err
 }
 
+// isRedis reports whether an engine is a Redis.
+func isRedis(name string) bool {
+	_, is := redisSetups[name]
+	return is
+}
+
 // open makes a fresh engine, with its data below dir, which ends with the scope. It is for [must.Try].
 func (p plan) open(ctx context.Context, dir string, scope *peers.Scope) engine {
 	must.Do(checkEngine(p.Engine))
 	if p.Engine == fileEngine {
 		return openSQLite(dir, scope)
+	}
+	if isRedis(p.Engine) {
+		return openRedis(ctx, p, dir, scope)
 	}
 	return openServed(ctx, servers[p.Engine](dir), dir, p.Seats, scope)
 }

@@ -139,6 +139,9 @@ func (s *settings) check() error {
 		if err := checkEngine(engine); err != nil && s.name != "service" {
 			return fmt.Errorf("-engines: %w", err)
 		}
+		if isRedis(engine) && engine != "redis-single" && s.name != "lock" {
+			return fmt.Errorf("-engines: %s may lose a part of what rests on several records: it has locks alone", engine)
+		}
 	}
 	switch {
 	case s.readers < 1 || s.writers < 1:

@@ -41,6 +41,10 @@ const (
 	stopEngine    kind = "stop-engine"    // SIGSTOP of the engine, SIGCONT later
 	restartEngine kind = "restart-engine" // SIGKILL of the engine, restart on the same data
 	endEngine     kind = "end-engine"     // SIGTERM of the engine, restart on the same data
+	failOver      kind = "fail-over"      // SIGKILL of the engine; a replica takes its place that had lagged
+	isolate       kind = "isolate"        // the engine is cut off, and goes on; a replica takes its place
+	powerCut      kind = "power-cut"      // SIGKILL of the engine, restart on what was on the disk
+	empty         kind = "empty"          // SIGKILL of the engine, restart without data
 	replayAcquire kind = "replay-acquire" // attackers send acquires again, all the time
 	replayCalls   kind = "replay"         // attackers send heartbeats and releases again, all the time
 )

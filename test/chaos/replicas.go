@@ -45,6 +45,7 @@ type replicas struct {
 	of      trial.Term // that of the leading one
 	highest map[string]uint64
 	came    map[string]int // what readers, writers and jobs came to
+	gone    int            // replicas that found the store gone
 }
 
 // newReplicas returns a workload whose first processes are writers, and the others readers; if
@@ -79,6 +80,13 @@ func (w *replicas) faults() []fault {
 	}
 	if w.namespaces {
 		all = append(all, fault{namespace, anyone, 0.1, 0.5, nil})
+	}
+	if e, is := w.engine.(*lossy); is {
+		// That tokens rise over a loss rests on the wall clocks of processes.
+		all = slices.DeleteFunc(all, func(f fault) bool { return traits[f.kind].moves.WallOn != 0 })
+		if e.servers.Fsync == "everysec" {
+			all = append(all, fault{empty, nobody, 0.1, 0.5, w.emptied(e)})
+		}
 	}
 	return all
 }
@@ -137,6 +145,8 @@ func (w *replicas) heard(p *process, l replica.Line) {
 		}
 	case replica.Came:
 		w.came[l.Text]++
+	case replica.Gone:
+		w.gone++
 	case replica.Stopping:
 		time.AfterFunc(w.Lease+rand.N(w.Lease), p.Continue)
 	}
@@ -152,7 +162,11 @@ func (w *replicas) holder() holder {
 // jobs to one after the faults.
 func (w *replicas) calm(ctx context.Context) {
 	if len(w.ends) == 0 {
-		w.lastBlow(ctx, w.Lease+2*time.Second)
+		allowed := w.Lease
+		if e, is := w.engine.(*lossy); is {
+			allowed = max(allowed, e.waits)
+		}
+		w.lastBlow(ctx, allowed+2*time.Second)
 		return
 	}
 	w.mu.Lock()
@@ -202,6 +216,9 @@ func (w *replicas) read(v *verdict) {
 
 func (w *replicas) check(v *verdict) {
 	maps.Copy(v.Counts.Came, w.came)
+	if w.gone > 0 && v.Counts.Faults[empty] == 0 {
+		v.sin(unexpected, "the store is gone, say %d processes", w.gone)
+	}
 	if highest := w.highest[replica.LockName]; len(w.ends) == 0 && w.record.Token < highest {
 		v.sin(trial.Tokens, "the record has token %d in the end, but %d was granted", w.record.Token, highest)
 	}

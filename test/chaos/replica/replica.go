@@ -105,6 +105,7 @@ const (
 	Finished Kind = "finished" // the store has how the run for an occasion has ended
 	Told     Kind = "told"     // of the run of an occasion that was begun: its token, and in Text its state
 	Torn     Kind = "torn"     // a reader has seen, since From, what it must not
+	Gone     Kind = "gone"     // the store was emptied: nothing works until the program is started again
 	Stopping Kind = "stopping" // it stops itself, to be continued when its lease has run out
 	Looked   Kind = "looked"   // what the clocks show
 	Trouble  Kind = "trouble"  // an error that is not part of the game
@@ -275,9 +276,9 @@ func (r *replica) campaign(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(r.Seed, 1))
 	lead := func(ctx context.Context, l *tenure.Lease) error { return r.lead(ctx, l, random) }
 	election := r.client.Election(LockName, nil)
-	shared, err := rwlock.New(r.client, LockName, nil)
-	if err != nil {
-		return err
+	var shared *rwlock.Lock
+	if r.Do == Read || r.Do == Write { // not every store allows it
+		shared = must.Have(rwlock.New(r.client, LockName, nil))
 	}
 	alone := &tenure.AcquireOptions{History: true, StoreTimeout: -1}
 	do := map[Do]func(context.Context) error{
@@ -294,6 +295,9 @@ func (r *replica) campaign(ctx context.Context) error {
 		}
 		switch err := do(ctx); {
 		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, tenure.ErrReplaced):
+			r.say(Line{Kind: Gone})
+			<-ctx.Done()
 		case r.Do == Lock || r.Do == Elect || r.Do == Jobs:
 			if !expected(err) {
 				r.say(Line{Kind: Trouble, Text: err.Error()})

@@ -9,13 +9,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	neturl "net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/rueidis"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -25,6 +28,7 @@ import (
 	"github.com/tenurelock/tenure/internal/enginetest/launcher"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/pgstore"
+	"github.com/tenurelock/tenure/redisstore"
 	"github.com/tenurelock/tenure/s3store"
 	"github.com/tenurelock/tenure/sqlitestore"
 	"github.com/tenurelock/tenure/test/harness/dynamo"
@@ -46,6 +50,17 @@ func OpenStore(url, place string) driver.Store {
 	case "etcd": // the client ends with the process
 		client := must.Have(clientv3.New(clientv3.Config{Endpoints: strings.Split(rest, ","), Logger: zap.NewNop()}))
 		return must.Have(etcdstore.New(client, &etcdstore.Options{Prefix: place}))
+	case "redis": // HOST:PORT?lease=1s&replicas=2&quorum=true&lag=1s, or HOST:PORT?mode=single
+		address, query, _ := strings.Cut(rest, "?")
+		is := must.Have(neturl.ParseQuery(query))
+		lease, _ := time.ParseDuration(is.Get("lease")) // none, for a single server
+		lag, _ := time.ParseDuration(is.Get("lag"))
+		replicas, _ := strconv.Atoi(is.Get("replicas"))
+		return must.Have(redisstore.Connect(rueidis.ClientOption{InitAddress: []string{address}, ForceSingleClient: true},
+			&redisstore.Options{
+				Prefix: place, Lease: lease, Replicas: replicas, Quorum: is.Get("quorum") != "", Lag: lag,
+				Single: is.Get("mode") == "single",
+			}))
 	case "zookeeper":
 		options := &zkstore.Options{Root: place}
 		if place == "" { // a server that does not answer is given up within half of the shortest lease

@@ -94,6 +94,9 @@ type Told struct {
 type Finding struct {
 	Sin  Sin
 	Text string
+	// Of an overlap: the hold that began too early, and for how long.
+	Next  Hold
+	Early time.Duration
 }
 
 // Sin is a kind of finding.
@@ -154,8 +157,11 @@ func (l *Log) overlaps(found *findings) {
 			}
 		}
 		if longest != nil && longest.Last > h.Begin {
+			early := time.Duration(longest.Last - h.Begin)
 			found.add(Overlap, "a check of %s of %s under token %d passed %v after %s was granted token %d",
-				longest.Owner, h.Lock, longest.Token, time.Duration(longest.Last-h.Begin), h.Owner, h.Token)
+				longest.Owner, h.Lock, longest.Token, early, h.Owner, h.Token)
+			last := &(*found)[len(*found)-1]
+			last.Next, last.Early = h, early
 		}
 	}
 }
