@@ -75,7 +75,8 @@ func openRedis(ctx context.Context, p plan, dir string, scope *peers.Scope) *los
 // create makes the store.
 func (e *lossy) create(ctx context.Context) driver.Store {
 	store := replica.OpenStore(e.store(-1), "")
-	must.Have(store.(driver.Provisioner).Create(ctx, driver.CreateOptions{})) //nolint:forcetypeassert // its package says so
+	made := store.(driver.Provisioner) //nolint:forcetypeassert // its package says so
+	must.Have(made.Create(ctx, driver.CreateOptions{}))
 	return store
 }
 

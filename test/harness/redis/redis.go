@@ -78,9 +78,18 @@ func Start(ctx context.Context, setup Setup) *Servers {
 	return s
 }
 
+// start starts a server, again if it ends at once: what is left of a killed process may have its port.
 func (m *member) start(ctx context.Context) {
-	m.process = must.Have(m.Start(m.Dir + ".log"))
-	must.Do(m.process.Await(ctx))
+	for end := time.Now().Add(wait.Bound / 2); ; wait.Rest(ctx, 10*time.Millisecond) {
+		m.process = must.Have(m.Start(m.Dir + ".log"))
+		err := m.process.Await(ctx)
+		if err == nil {
+			return
+		}
+		if !m.process.HasEnded() || ctx.Err() != nil || time.Now().After(end) {
+			must.Do(err)
+		}
+	}
 }
 
 // Close ends all servers.
@@ -128,7 +137,7 @@ func (s *Servers) FailOver(ctx context.Context) {
 func (s *Servers) Promote(ctx context.Context) {
 	before := s.primary
 	s.primary = s.next()
-	must.Do(s.Client().SlaveOf(ctx, "NO", "ONE").Err())
+	must.Do(s.Client().ReplicaOf(ctx, "NO", "ONE").Err())
 	for i := range s.members {
 		if i != before {
 			s.follow(ctx, i)
@@ -144,7 +153,7 @@ func (s *Servers) follow(ctx context.Context, i int) {
 	link := s.members[i].links[s.primary]
 	link.Heal()
 	_, port, _ := net.SplitHostPort(link.Address())
-	must.Do(s.members[i].client.SlaveOf(ctx, "127.0.0.1", port).Err())
+	must.Do(s.members[i].client.ReplicaOf(ctx, "127.0.0.1", port).Err())
 }
 
 // Rejoin starts the servers that were ended, and has all follow the primary. What a former primary alone had is gone.
