@@ -7,6 +7,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenurelock/tenure/test/harness/page"
@@ -104,6 +105,19 @@ var columns = []column{
 	onStore(column{named: named{"tenure-bucket", "Tenure in a bucket"}, engine: bucket, group: 1, crowded: true}),
 }
 
+// redisColumns are the libraries on Redis, in their own table: it has rows of what the engine loses.
+var redisColumns = []column{
+	onStore(column{named: named{"tenure-redis", "Tenure"}, engine: redisEngine}),
+	{
+		named: named{"redsync", "redsync"}, engine: redisEngine, open: onRedis,
+		lease: usualLease, beats: 3, together: 8,
+	},
+	{
+		named: named{"redislock", "bsm/redislock"}, engine: redisEngine, open: onRedis,
+		lease: usualLease, beats: 3, together: 8, refresh: 1.0 / 30,
+	},
+}
+
 func onStore(c column) column {
 	c.ours, c.open, c.command = true, openStore, tenureRun
 	c.lease, c.beats, c.together = usualLease, 5, 8
@@ -132,10 +146,12 @@ func behind(replicas, group int) []column {
 // roles are what this program can be: a process that holds locks with one of the libraries in Go.
 var roles = func() map[string]proc.Role {
 	all := map[string]proc.Role{}
-	for _, l := range []serve.Library{serve.Tenure, serve.Dynamolock, etcdLibrary, kubeLibrary, riverLibrary} {
+	for _, l := range []serve.Library{
+		serve.Tenure, serve.Dynamolock, etcdLibrary, kubeLibrary, riverLibrary, redsyncLibrary, redislockLibrary,
+	} {
 		all[l.Name] = l.Role
 	}
-	for _, c := range columns {
+	for _, c := range slices.Concat(columns, redisColumns) {
 		if c.otherStore() {
 			all[c.id] = tenureOn(c.engine).Role
 		}

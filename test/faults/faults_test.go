@@ -166,7 +166,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, in := range []table{libraryTable, serviceTable} {
+	for _, in := range []table{libraryTable, serviceTable, redisTable} {
 		r := &report{}
 		if err := in.Read(r); err != nil {
 			t.Fatal(err)
@@ -180,19 +180,30 @@ func TestPage(t *testing.T) {
 			}
 		}
 		// A run that lacks something, or that a client of Tenure has not passed, must not be shown.
-		row, last := in.rows[0].id, in.columns[len(in.columns)-1]
+		row, other := in.rows[0].id, in.rows[1].id
+		last := in.columns[len(in.columns)-1]
+		if !last.ours {
+			last = in.columns[0]
+		}
 		delete(r.Cells[row], in.columns[0].id)
-		r.Cells[row][last.id] = cell{Verdict: failed, Seen: "believed"}
+		r.Cells[other][last.id] = cell{Verdict: failed, Seen: "believed"}
 		r.Cells["former"] = nil
 		err := in.complete(r)
 		for _, want := range []string{
-			row + " was not looked at for " + in.columns[0].id, last.title + " does not pass " + row + ": believed",
+			row + " was not looked at for " + in.columns[0].id, last.title + " does not pass " + other + ": believed",
 			"no row former",
 		} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want %q", err, want)
 			}
 		}
+	}
+	losses := &lossReport{}
+	if err := lossPart.Read(losses); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(losses.complete(), lossPart.Check(losses.markdown())); err != nil {
+		t.Error(err)
 	}
 }
 

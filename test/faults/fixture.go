@@ -119,6 +119,7 @@ type manner struct {
 	releasing   bool // with the option that client-go needs to release a lock at all
 	suspendable bool // as if with its machine
 	session     bool // with its locks under one session, which Tenure alone has
+	tokens      bool // its log has tokens, and not what the client says by itself
 }
 
 const eagerRefresh = 20 * time.Millisecond
@@ -131,7 +132,7 @@ func (s *fixture) member(ctx context.Context, how manner) *member {
 	}
 	r := wire.Request{
 		Command: wire.Open, Table: s.table, Secret: s.secret,
-		Owner: "faults-" + strings.ToLower(rand.Text()), LeaseMs: peers.Milliseconds(s.lease), Notice: true,
+		Owner: "faults-" + strings.ToLower(rand.Text()), LeaseMs: peers.Milliseconds(s.lease), Notice: !how.tokens,
 		RequestTimeout: !how.unbounded, ReleaseOnCancel: how.releasing, Session: how.session,
 	}
 	if s.heartbeat > 0 {
@@ -182,6 +183,14 @@ const longHold = 10 * time.Minute
 // pair sets the two up, and lets them run for a while that ends at a random moment
 // between two heartbeats.
 func (s *fixture) pair(ctx context.Context, how manner) *pair {
+	p := s.working(ctx, how)
+	p.waits()
+	must.Do(wait.For(ctx, s.beat()+time.Duration(mathrand.Float64()*float64(s.beat()))))
+	return p
+}
+
+// working sets the two up, and lets the holder begin.
+func (s *fixture) working(ctx context.Context, how manner) *pair {
 	p := &pair{fixture: s, name: s.lock(ctx), holder: s.member(ctx, how), waiter: s.member(ctx, manner{eager: true})}
 	p.log = s.file(p.name+"-*.log", "")
 	o := p.holder.Asking(wire.Work, p.name)
@@ -193,10 +202,11 @@ func (s *fixture) pair(ctx context.Context, how manner) *pair {
 		err = errors.Join(err, ended, fmt.Errorf("work has ended before it was seen to begin: %+v", answer.Counts))
 	}
 	must.Do(err)
-	p.granted = p.waiter.Begin(p.waiter.Asking(wire.Acquire, p.name))
-	must.Do(wait.For(ctx, s.beat()+time.Duration(mathrand.Float64()*float64(s.beat()))))
 	return p
 }
+
+// waits lets the waiter begin.
+func (p *pair) waits() { p.granted = p.waiter.Begin(p.waiter.Asking(wire.Acquire, p.name)) }
 
 // strike makes a fault, and waits until it has hit a request of the holder.
 func (p *pair) strike(ctx context.Context, fault func(gate.Gate)) {

@@ -15,7 +15,13 @@
 //
 // The libraries run as processes, each behind a gate that injects the faults. The
 // results go to results.json, and from there to docs/evidence/faults.md. With -service the
-// columns are the clients of the lock service, behind replicas of tenured.
+// columns are the clients of the lock service, behind replicas of tenured. With -redis they are
+// Tenure, redsync and bsm/redislock on Redis, and more rows say what happens when it loses writes:
+//
+//	scripts/engines run redis -- go run ./test/faults -redis -write
+//	go run ./test/faults -losses 100 -write
+//
+// The second has it lose writes a hundred times in each way, under programs at work.
 package main
 
 import (
@@ -43,22 +49,37 @@ func main() {
 func run(ctx context.Context) {
 	var (
 		list = flag.String("rows", "", "inject only these `faults`, separated by commas: "+names(rows)+
-			"; with -service also "+names(serviceRows))
+			"; with -service also "+names(serviceRows)+"; with -redis also "+names(lossRows))
 		libraries = flag.String("libraries", "", "inject them only into these `libraries`, separated by commas: "+
-			names(columns)+"; with -service "+names(clients))
-		served = flag.Bool("service", false, "inject them into the clients of the lock service")
-		write  = flag.Bool("write", false, "write test/faults/results.json and docs/evidence/faults.md")
-		page   = flag.Bool("page", false, "write docs/evidence/faults.md from the results of the last run; run nothing")
+			names(columns)+"; with -service "+names(clients)+"; with -redis "+names(redisColumns))
+		served  = flag.Bool("service", false, "inject them into the clients of the lock service")
+		onRedis = flag.Bool("redis", false, "inject them into libraries on Redis")
+		losses  = flag.Int("losses", 0, "have Redis lose writes so many `times` under programs at work; nothing else")
+		write   = flag.Bool("write", false, "write test/faults/results.json and docs/evidence/faults.md")
+		page    = flag.Bool("page", false, "write docs/evidence/faults.md from the results of the last run; run nothing")
 	)
 	flag.Parse()
 	t := libraryTable
-	if *served {
+	switch {
+	case *served:
 		t = serviceTable
+	case *onRedis:
+		t = redisTable
+	}
+	if *page && *losses > 0 {
+		last := &lossReport{}
+		must.Do(lossPart.Read(last))
+		must.Do(lossPart.Write(last, last.markdown()))
+		return
 	}
 	if *page {
 		last := &report{}
 		must.Do(t.Read(last))
 		must.Do(t.Write(last, t.markdown(last)))
+		return
+	}
+	if *losses > 0 {
+		loseAgain(ctx, *losses, *write)
 		return
 	}
 	thrown, chosen := pick(t.rows, *list), pick(t.columns, *libraries)
@@ -124,11 +145,12 @@ func names[T interface{ name() string }](all []T) string {
 	return strings.Join(names, ",")
 }
 
-// build builds what rows and columns need. It takes minutes when nothing is built yet.
+// build builds what rows and columns need. It takes minutes when nothing is built yet. Without rows no
+// engine need run.
 func (r *harness) build(ctx context.Context, thrown []row, chosen []column) {
 	r.programs, r.versions = map[string]*peers.Program{}, map[string]string{}
 	for _, c := range chosen {
-		if c.engine != nil {
+		if c.engine != nil && len(thrown) > 0 {
 			c.engine.at() // or nothing is begun
 		}
 	}

@@ -59,11 +59,12 @@ type engine struct {
 }
 
 var (
-	dynamoDB   = &engine{title: "DynamoDB", name: "dynoxide"}
-	postgreSQL = &engine{"PostgreSQL", "postgres", "tenure_faults_WORD", "AT&table=PLACE", ""}
-	etcd       = &engine{"etcd", "etcd", "tenure-faults-WORD/", "etcd://AT/PLACE", "etcd:"}
-	zookeeper  = &engine{"ZooKeeper", "zookeeper", "/tenure-faults-WORD", "zookeeper://ATPLACE", "zookeeper:"}
-	kubernetes = &engine{
+	dynamoDB    = &engine{title: "DynamoDB", name: "dynoxide"}
+	postgreSQL  = &engine{"PostgreSQL", "postgres", "tenure_faults_WORD", "AT&table=PLACE", ""}
+	etcd        = &engine{"etcd", "etcd", "tenure-faults-WORD/", "etcd://AT/PLACE", "etcd:"}
+	zookeeper   = &engine{"ZooKeeper", "zookeeper", "/tenure-faults-WORD", "zookeeper://ATPLACE", "zookeeper:"}
+	redisEngine = &engine{"Redis", "redis", "tenure-faults-WORD", "redis://AT&prefix=PLACE", "redis:"}
+	kubernetes  = &engine{
 		"Kubernetes", "kubernetes", "tenure-faults-WORD", "kubernetes://PLACE?kubeconfig=AT", "kubernetes:",
 	}
 	bucket = &engine{
@@ -197,8 +198,11 @@ func riverWrites() func([]byte) bool {
 }
 
 // openStore makes a place of Tenure on another store.
-func openStore(ctx context.Context, s *fixture) *place {
-	p := &place{table: strings.ReplaceAll(s.engine.place, "WORD", s.word), direct: s.engine.host()}
+func openStore(ctx context.Context, s *fixture) *place { return s.storeAt(ctx, s.engine.host(), "") }
+
+// storeAt makes it at an address. How is what the URL of a store in Redis says about its replicas.
+func (s *fixture) storeAt(ctx context.Context, address, how string) *place {
+	p := &place{table: strings.ReplaceAll(s.engine.place, "WORD", s.word), direct: address}
 	p.url = func(at string) string { return strings.NewReplacer("AT", at, "PLACE", p.table).Replace(s.engine.url) }
 	p.gate = func(owner string) gate.Gate {
 		// A record has its owner in it, whatever the store. So what is sent with the owner in it
@@ -215,6 +219,8 @@ func openStore(ctx context.Context, s *fixture) *place {
 		pool := s.database(ctx)
 		must.Do(pgstore.CreateTable(ctx, pool, p.table))
 		s.After(func() { _, _ = pool.Exec(context.WithoutCancel(ctx), "DROP TABLE "+p.table) }) // the server is ended soon
+	case redisEngine:
+		p.reached = func(address string) string { return address + "?lease=" + s.lease.String() + how }
 	case kubernetes:
 		p.prepareKubernetes(ctx)
 		p.reached = func(address string) string {
@@ -231,6 +237,9 @@ current-context: gate
 	}
 	records := replica.OpenStore(s.engine.scheme+p.endpoint(p.direct), p.table)
 	s.After(func() { _ = records.Close() }) // the engine is ended soon
+	if s.engine == redisEngine {
+		create(ctx, records)
+	}
 	p.forget = func(ctx context.Context, lock string) error {
 		rec, err := records.Get(ctx, lock, driver.Strong)
 		if err != nil {
@@ -250,6 +259,23 @@ current-context: gate
 		must.Do(records.Delete(bound, rec))
 	}
 	return p
+}
+
+// create makes a store that must be made first.
+func create(ctx context.Context, store driver.Store) {
+	made := store.(driver.Provisioner) //nolint:forcetypeassert // its package says so
+	must.Have(made.Create(ctx, driver.CreateOptions{}))
+}
+
+// onRedis is the place of a library on Redis. All that it sends about a lock is a write.
+func onRedis(_ context.Context, s *fixture) *place { return s.redisAt(redisEngine.host()) }
+
+func (s *fixture) redisAt(address string) *place {
+	return &place{direct: address, gate: func(string) gate.Gate {
+		return must.Have(relay.NewWrites(address, func() func([]byte) bool {
+			return func(piece []byte) bool { return bytes.Contains(piece, []byte(s.word)) }
+		}))
+	}}
 }
 
 // tenureOn is this library on a store, whose place is the request's table. The store is closed with

@@ -113,6 +113,7 @@ func tableOf(name, command string, rows []row, columns []column) table {
 var (
 	libraryTable = tableOf("libraries", "make faults", rows, columns)
 	serviceTable = tableOf("service", "go run ./test/faults -service", clientRows(), clients)
+	redisTable   = tableOf("redis", "go run ./test/faults -redis", slices.Concat(rows, lossRows), redisColumns)
 )
 
 // report is everything that a run found.
@@ -151,7 +152,10 @@ func (t table) complete(r *report) (err error) {
 func (t table) markdown(r *report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Run on %s, on %v", r.Date, r.Machine)
-	shown := slices.DeleteFunc(slices.Clone(t.columns), column.otherStore)
+	shown := t.columns
+	if t.Name == libraryTable.Name {
+		shown = slices.DeleteFunc(slices.Clone(shown), column.otherStore)
+	}
 	passed := r.counted(shown, func(c column) string { return c.title })
 	if t.Name == serviceTable.Name {
 		fmt.Fprintf(&b, ", with a lease of %v unless a row says otherwise. %s\n", usualLease, passed)
@@ -170,6 +174,10 @@ func (t table) markdown(r *report) string {
 	}
 	b.WriteString("; each engine on loopback.\n\n")
 	page.Table(&b, head, lines)
+	if t.Name == redisTable.Name {
+		fmt.Fprintf(&b, "\n%s\n", passed)
+		return b.String()
+	}
 	ours := slices.DeleteFunc(slices.Clone(t.columns), func(c column) bool { return !c.ours })
 	fmt.Fprintf(&b, "\n%s\n\nTenure on each of its stores. %s\n", passed,
 		r.counted(ours, func(c column) string { return c.engine.title }))
