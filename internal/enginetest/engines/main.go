@@ -29,7 +29,7 @@ const usage = `scripts/engines installs and starts the engines that the tests ru
 
 Names: %s.
 
-Programs are installed below .bin/engines; those of PostgreSQL and Redis are the system's, which
+Programs are installed below .bin/engines; those of PostgreSQL, Redis and MariaDB are the system's, which
 scripts/setup installs. Servers listen on free ports of the loopback interface. Data are in TMPDIR, and gone
 with the engine.
 `

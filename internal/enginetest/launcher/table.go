@@ -87,6 +87,10 @@ func Kinds() []Kind {
 			starts:  one(func(dir string, port int) (Server, error) { return Redis(dir, port) }),
 			install: systemRedis,
 		},
+		{ // the system's
+			Name: "mariadb", Variable: "TENURE_TEST_MYSQL", address: "mysql://root@127.0.0.1:%d",
+			starts: one(oneMariaDB), install: systemMariaDB,
+		},
 		{ // an API server, and nothing else of a cluster
 			Name: "kubernetes", Version: "1.36.2", Variable: "TENURE_TEST_KUBERNETES",
 			address: "%s/kubeconfig", starts: oneKubernetes,
