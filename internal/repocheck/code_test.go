@@ -51,7 +51,7 @@ var zones = []zone{
 	{"drivertest faultstore memstore", "driver"},
 	{"azblobstore gcsstore s3store", "driver driver/objectmap"},
 	{"dynamostore sqlitestore", "driver driver/recordcodec"},
-	{"etcdstore k8sstore pgstore redisstore zkstore", "driver driver/recordcodec driver/versioned"},
+	{"etcdstore k8sstore mysqlstore pgstore redisstore zkstore", "driver driver/recordcodec driver/versioned"},
 
 	// What any user could have written shows that the public API is enough.
 	{"notify", ""}, // any transport can be written without us

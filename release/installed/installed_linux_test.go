@@ -187,7 +187,7 @@ func TestContents(t *testing.T) {
 	tags := output(t, exec.CommandContext(t.Context(), "git", "-C", trial, "tag", "--list"))
 	tags = strings.ReplaceAll(tags, version+"\n", "")
 	if want := "adapters/certmagic/adapters/clientgo/adapters/controllerruntime/adapters/gocron/azblobstore/" +
-		"cmd/dynamostore/etcdstore/gcsstore/k8sstore/pgstore/redisstore/s3store/sqlitestore/" +
+		"cmd/dynamostore/etcdstore/gcsstore/k8sstore/mysqlstore/pgstore/redisstore/s3store/sqlitestore/" +
 		"tenureotel/tenureprom/zkstore/"; tags != want {
 		t.Errorf("tags of %q, want %q", tags, want)
 	}

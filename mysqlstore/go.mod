@@ -1,0 +1,10 @@
+module github.com/tenurelock/tenure/mysqlstore
+
+go 1.26.0
+
+require (
+	github.com/go-sql-driver/mysql v1.10.1
+	github.com/tenurelock/tenure v0.1.0
+)
+
+require filippo.io/edwards25519 v1.2.0 // indirect

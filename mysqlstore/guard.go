@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+var (
+	// ErrStale is matched by the error of [Store.Guard] when the term of the token has
+	// ended. Roll back, and stop the work: the token never passes again. See [StaleError].
+	ErrStale = errors.New("stale token")
+
+	// ErrUnknownToken is matched by the error of [Store.Guard] when the table does not know
+	// the lock, or does not know the token yet: the lock is on another server or in another table,
+	// or its record was deleted, or restored to an older state. Roll back, and check
+	// whether the transaction is on the server of the lock.
+	ErrUnknownToken = errors.New("unknown token")
+)
+
+// StaleError is the refusal of [Store.Guard]. It matches [ErrStale].
+type StaleError struct {
+	// Lock is the name of the lock.
+	Lock string
+	// Token is the refused token, and Highest the token of the lock's record.
+	// They are equal if the term has ended and no other has begun.
+	Token, Highest uint64
+	// State is the state of the lock's record.
+	State driver.State
+}
+
+func (e *StaleError) Error() string {
+	if e.Highest == e.Token {
+		return fmt.Sprintf("guard %q: token %d is stale: its term has ended, the lock is %s under token %d; stop",
+			e.Lock, e.Token, e.State, e.Highest)
+	}
+	return fmt.Sprintf("guard %q: token %d is stale, token %d was granted: another holder has begun, stop", e.Lock, e.Token, e.Highest)
+}
+
+// Is reports whether target is [ErrStale].
+func (e *StaleError) Is(target error) bool { return target == ErrStale }
+
+// Guard returns nil if, and only if, the lock is held under token, and stays so until tx ends: no process can take the
+// lock over before. So tx's writes are the writes of the lock's holder, however long the holder was paused between its
+// last heartbeat and this call, or is paused between this call and the commit.
+//
+//	tx, err := db.BeginTx(ctx, nil)
+//	if err != nil {
+//		return err
+//	}
+//	defer tx.Rollback()
+//	if err := store.Guard(ctx, tx, "reports", lease.Token()); err != nil {
+//		return err
+//	}
+//	// the writes of the holder
+//	return tx.Commit()
+//
+// tx must be a transaction on the server of the store; the tables may be in any database, and must be of InnoDB: writes
+// to others are not rolled back. Call Guard first in it, and roll back if it returns an error. Statements that commit by
+// themselves, such as ALTER TABLE, end the protection.
+//
+// Guard shares the lock of the record's row: guards of one token run concurrently, and a takeover waits for their
+// transactions. So do the heartbeats of the holder, for 5 s each, which are tried again then: keep tx much shorter than
+// the lease. A lock under a session has no heartbeats of its own, and is not affected.
+//
+// Galera locks a row on one node alone, so Guard refuses a store there, with [errors.ErrUnsupported].
+//
+// Errors match ErrStale, as a [*StaleError] with both tokens; or ErrUnknownToken; or [driver.ErrUnreadable]; or they are
+// the engine's, such as 1213 and 1020: roll back, and begin again.
+func (s *Store) Guard(ctx context.Context, tx *sql.Tx, lock string, token uint64) error {
+	if s.galera.Load() {
+		return fmt.Errorf("guard %q: a node of Galera locks no row on the others: fence at the resource: %w", lock, errors.ErrUnsupported)
+	}
+	var format, highest int64
+	var state string
+	err := tx.QueryRowContext(ctx, s.sql.guard, []byte(lock)).Scan(&format, &highest, &state)
+	stands := driver.State(state)
+	if state == resting {
+		stands = driver.Held
+	}
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return fmt.Errorf("guard %q: %w: token %d, of a lock that has no record in table %s", lock, ErrUnknownToken, token, s.place)
+	case number(err) == 1146 || number(err) == 1049:
+		return fmt.Errorf("guard %q: %w: token %d, on a server without table %s: %w", lock, ErrUnknownToken, token, s.place, err)
+	case err != nil:
+		return fmt.Errorf("guard %q: %w", lock, err)
+	case format != tableFormat:
+		return fmt.Errorf("guard %q: %w: the row has format %d, of another version of Tenure", lock, driver.ErrUnreadable, format)
+	case highest < 1:
+		return fmt.Errorf("guard %q: %w: token %d is not positive", lock, driver.ErrUnreadable, highest)
+	case uint64(highest) < token:
+		return fmt.Errorf("guard %q: %w: token %d, of a lock whose record in table %s has token %d", lock, ErrUnknownToken, token, s.place, highest)
+	case uint64(highest) > token, stands != driver.Held:
+		return &StaleError{Lock: lock, Token: token, Highest: uint64(highest), State: stands}
+	}
+	return nil
+}
