@@ -117,7 +117,7 @@ func (s *Store) Describe(ctx context.Context, _ driver.Timing) (out driver.Descr
 		out.Add("table", is.Table, "table")
 		out.Add("server", is.Server, "server")
 		out.Add("encryption", d.is["ssl_cipher"], "encryption")
-		out.Add("innodb_flush_log_at_trx_commit", is.Flush, "durability")
+		out.Add("flush at commit", is.Flush, "durability")
 		out.Add("sync_binlog", is.SyncBinlog, "")
 		out.Add("binary log", driver.OnOff(is.BinaryLog), "")
 		out.Add("replication", is.Replication, "replication")

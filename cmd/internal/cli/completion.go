@@ -169,7 +169,7 @@ func values(f *kong.Flag, store string, given []string) []string {
 	switch f.Name {
 	case "store":
 		return []string{
-			"sqlite:", "dynamodb://", "etcd://", "kubernetes://", "postgres://", "redis://", "zookeeper://",
+			"sqlite:", "dynamodb://", "etcd://", "kubernetes://", "mysql://", "postgres://", "redis://", "zookeeper://",
 			"memory:", "default:",
 		}
 	case "holder":

@@ -6,12 +6,14 @@ package cli_test
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -110,6 +112,43 @@ func TestRedisScripts(t *testing.T) {
 		env.Setenv("GUARDED", guarded)
 		env.Setenv("PREFIX", rand.Text())
 		at, err := storeurl.Parse(single + "?mode=single&prefix=" + rand.Text())
+		if err != nil {
+			return err
+		}
+		env.Setenv("STORE", at.URL())
+		store, err := at.Connect(t.Context())
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		_, err = store.(driver.Provisioner).Create(t.Context(), driver.CreateOptions{})
+		return err
+	})
+}
+
+// TestMySQLScripts runs the scripts of testdata/mysql, and those of testdata that are for any store. STORE has its table,
+// and NEW is a database that has none.
+func TestMySQLScripts(t *testing.T) {
+	enginetest.MakeVerify(t)
+	server := enginetest.StartMariaDB(t, "--log-bin=bin", "--sync-binlog=1", "--innodb-flush-method=O_DIRECT").URL
+	root, err := mysql.ParseDSN("root@tcp(" + strings.TrimPrefix(server, "mysql://root@") + ")/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connector, err := mysql.NewConnector(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() }) // scripts run in parallel
+	runStoreScripts(t, "mysql", nil, func(env *testscript.Env) error {
+		for name, variable := range map[string]string{"d" + rand.Text(): "STORE", "n" + rand.Text(): "NEW"} {
+			if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
+				return err
+			}
+			env.Setenv(variable, server+"/"+name)
+		}
+		at, err := storeurl.Parse(env.Getenv("STORE"))
 		if err != nil {
 			return err
 		}

@@ -110,7 +110,7 @@ func setForEveryStore(env *testscript.Env) {
 // script runs.
 func onStore(store string) func(string) (bool, error) {
 	return func(name string) (bool, error) {
-		if !slices.Contains([]string{"sqlite", "dynamodb", "etcd", "kubernetes", "postgres", "redis", "s3", "zookeeper"}, name) {
+		if !slices.Contains([]string{"sqlite", "dynamodb", "etcd", "kubernetes", "mysql", "postgres", "redis", "s3", "zookeeper"}, name) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		}
 		return name == store, nil

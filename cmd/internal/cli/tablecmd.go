@@ -19,7 +19,7 @@ import (
 	"github.com/tenurelock/tenure/driver"
 )
 
-// tableCmd is tenure table: the table of a store on DynamoDB or in PostgreSQL, the store in Redis,
+// tableCmd is tenure table: the table of a store on DynamoDB, in PostgreSQL or in MySQL, the store in Redis,
 // and what their users must be granted, in Kubernetes and in a bucket, too. What is done on an engine its
 // store knows: see [driver.Provisioner] and [driver.Granter].
 type tableCmd struct {
@@ -54,8 +54,8 @@ func (f *createTableCmd) Run(c *console) error {
 	defer stop()
 	flag, engine := "", "DynamoDB"
 	switch {
-	case f.Print && at.Scheme() != "postgres":
-		flag, engine = "--print", "PostgreSQL"
+	case f.Print && at.Scheme() != "postgres" && !storeurl.IsMySQL(at.Scheme()):
+		flag, engine = "--print", "PostgreSQL and MySQL"
 	case at.Scheme() == "dynamodb":
 	case f.PartitionKey != nil:
 		flag = "--partition-key"
@@ -230,21 +230,21 @@ func (f *tableFlags) begin(c *console, grants bool) (
 	return ctx, at, func() { end() }, nil
 }
 
-const writeTable = "write --store 'dynamodb://TABLE?region=REGION', --store 'postgres://USER@HOST/DATABASE' or " +
-	"--store redis://HOST"
+const writeTable = "write --store 'dynamodb://TABLE?region=REGION', --store 'postgres://USER@HOST/DATABASE', " +
+	"--store 'mysql://USER@HOST/DATABASE' or --store redis://HOST"
 
 // noTable returns an error for a store whose engine has no tables, and has nothing to grant if
 // that would do.
 func noTable(at storeurl.Location, grants bool) error {
 	what, needs := "Kubernetes", "the Role"
 	switch at.Scheme() {
-	case "dynamodb", "postgres", "redis", "rediss":
+	case "dynamodb", "postgres", "mysql", "mariadb", "redis", "rediss":
 		return nil
 	case "kubernetes":
 	case "s3":
 		what, needs = "a bucket", "the rights"
 	default:
-		return usage("%s is not a table of DynamoDB or PostgreSQL, nor in Redis: %s", at.Shown(), writeTable)
+		return usage("%s is not a table of DynamoDB, PostgreSQL or MySQL, nor in Redis: %s", at.Shown(), writeTable)
 	}
 	if grants {
 		return nil

@@ -262,7 +262,7 @@ func dial(ctx context.Context, address string, config *tls.Config) (net.Conn, er
 // neither the scheme nor a file asks for encryption.
 func (p *place) encryption() (*tls.Config, error) {
 	ca, cert := p.values["ca"], p.values["cert"]
-	if p.scheme != "etcds" && p.scheme != "rediss" && ca == "" && cert == "" {
+	if p.scheme != "etcds" && p.scheme != "rediss" && !p.is("tls") && ca == "" && cert == "" {
 		return nil, nil //nolint:nilnil // as in the configurations of the engines
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}

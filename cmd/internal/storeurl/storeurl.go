@@ -68,7 +68,7 @@ type engine struct {
 // register themselves.
 func engines() []*engine {
 	return []*engine{
-		sqlite(), dynamodb(), etcd("etcd"), etcd("etcds"), zookeeper(), postgres(), redis("redis"), redis("rediss"), kubernetes(), s3(), memory(), preset(),
+		sqlite(), dynamodb(), etcd("etcd"), etcd("etcds"), zookeeper(), postgres(), mysql("mysql"), mysql("mariadb"), redis("redis"), redis("rediss"), kubernetes(), s3(), memory(), preset(),
 	}
 }
 
@@ -182,7 +182,7 @@ func (l Location) Scheme() string { return l.written.scheme }
 
 // User returns the user of a database that the URL names, "" if it names none.
 func (l Location) User() string {
-	if l.written.pgx || IsRedis(l.Scheme()) {
+	if l.written.pgx || IsRedis(l.Scheme()) || IsMySQL(l.Scheme()) {
 		return l.written.user
 	}
 	return ""

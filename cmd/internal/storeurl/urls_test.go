@@ -19,6 +19,7 @@ import (
 	"github.com/tenurelock/tenure/etcdstore"
 	"github.com/tenurelock/tenure/k8sstore"
 	"github.com/tenurelock/tenure/memstore"
+	"github.com/tenurelock/tenure/mysqlstore"
 	"github.com/tenurelock/tenure/pgstore"
 	"github.com/tenurelock/tenure/redisstore"
 	"github.com/tenurelock/tenure/s3store"
@@ -120,6 +121,8 @@ func TestSettings(t *testing.T) {
 		"postgres://u@h/d?listen=off&commit=remote_apply&table=s.t&sslmode=disable": pgstore.Options{
 			Table: "s.t", Commit: pgstore.CommitRemoteApply, Listen: pgstore.ListenOff,
 		},
+		"mysql://h/d": &mysqlstore.Options{},
+		"mariadb://h/d?table=x.t&promotion=never&max_conns=4": &mysqlstore.Options{Table: "x.t", NoPromotion: true, MaxConns: 4},
 		"redis://h?prefix=p&replicas=4&quorum=1&lag=5s&lease=1m": &redisstore.Options{
 			Prefix: "p", Replicas: 4, Quorum: true, Lag: 5 * time.Second, Lease: time.Minute,
 		},
@@ -144,6 +147,8 @@ func TestSettings(t *testing.T) {
 				t.Error(err)
 			}
 			got = o
+		case "mysql", "mariadb":
+			got = p.mysqlOptions()
 		case "redis", "rediss":
 			got = p.redisOptions()
 		case "sqlite":
