@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
 var (
@@ -77,13 +78,10 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx, lock string, token uint64
 	if s.galera.Load() {
 		return fmt.Errorf("guard %q: a node of Galera locks no row on the others: fence at the resource: %w", lock, errors.ErrUnsupported)
 	}
-	var format, highest int64
+	var highest int64
 	var state string
-	err := tx.QueryRowContext(ctx, s.sql.guard, []byte(lock)).Scan(&format, &highest, &state)
-	stands := driver.State(state)
-	if state == resting {
-		stands = driver.Held
-	}
+	err := tx.QueryRowContext(ctx, s.sql.guard, []byte(lock)).Scan(&highest, &state)
+	stands := recordcodec.HeldOf(state)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("guard %q: %w: token %d, of a lock that has no record in table %s", lock, ErrUnknownToken, token, s.place)
@@ -91,8 +89,6 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx, lock string, token uint64
 		return fmt.Errorf("guard %q: %w: token %d, on a server without table %s: %w", lock, ErrUnknownToken, token, s.place, err)
 	case err != nil:
 		return fmt.Errorf("guard %q: %w", lock, err)
-	case format != tableFormat:
-		return fmt.Errorf("guard %q: %w: the row has format %d, of another version of Tenure", lock, driver.ErrUnreadable, format)
 	case highest < 1:
 		return fmt.Errorf("guard %q: %w: token %d is not positive", lock, driver.ErrUnreadable, highest)
 	case uint64(highest) < token:

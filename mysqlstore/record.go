@@ -5,7 +5,6 @@ package mysqlstore
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/tenurelock/tenure/driver"
@@ -13,21 +12,15 @@ import (
 	"github.com/tenurelock/tenure/driver/versioned"
 )
 
-// tableFormat is how this package writes rows. A row of another format is unreadable, and no statement changes it.
-const tableFormat = 1
-
-// resting is the state of a lock that is held under a session, as package recordcodec writes it.
-const resting = "resting"
-
 // row is a row of the table, or none.
 type row struct {
 	name, version, data []byte
-	format, token       sql.NullInt64
-	state, record       sql.NullString
+	token               sql.NullInt64
+	state, owner, text  sql.NullString
 }
 
 func (r *row) targets() []any {
-	return []any{&r.name, &r.format, &r.version, &r.token, &r.state, &r.record, &r.data}
+	return []any{&r.name, &r.version, &r.token, &r.state, &r.owner, &r.text, &r.data}
 }
 
 func (r *row) found() bool { return r.name != nil }
@@ -37,49 +30,24 @@ func (r *row) freed() freed {
 	if !r.found() {
 		return freed{}
 	}
-	key := string(r.name)
-	rec, err := r.decode(key)
-	if err != nil {
-		if !errors.Is(err, driver.ErrUnreadable) {
-			err = fmt.Errorf("%w: %w", driver.ErrUnreadable, err)
-		}
-		return freed{rec: driver.Record{Key: key}, found: true, err: fmt.Errorf("mysql: the record of %q: %w", key, err)}
-	}
-	return freed{rec: rec, found: true}
-}
-
-func (r *row) decode(key string) (driver.Record, error) {
-	if r.format.Int64 != tableFormat {
-		return driver.Record{}, fmt.Errorf("its format is %d, and this version knows %d", r.format.Int64, tableFormat)
-	}
-	rec, err := recordcodec.Decode(r.record.String)
-	switch {
-	case err != nil:
-		return rec, err
-	case rec.Key != key || rec.Version != string(r.version) || int64(rec.Token) != r.token.Int64 ||
-		stateOf(rec) != r.state.String:
-		return rec, errors.New("its columns contradict each other")
+	of := recordcodec.Row{
+		Name: string(r.name), Version: string(r.version), Token: r.token.Int64, State: r.state.String,
+		Owner: r.owner.String, Text: r.text.String,
 	}
 	if len(r.data) > 0 {
-		rec.Data = r.data
+		of.Data = r.data
 	}
-	return rec, nil
+	rec, err := of.Record()
+	if err != nil {
+		err = fmt.Errorf("mysql: %w", err)
+	}
+	return freed{rec: rec, found: true, err: err}
 }
 
-// values are those of a record for all columns but the name, the format and the data.
+// values are those of a record for all columns but the name and the data.
 func values(rec driver.Record) []any {
-	data := rec.Data
-	rec.Data = nil
-	text := recordcodec.Encode(rec)
-	rec.Data = data
-	return []any{[]byte(rec.Version), int64(rec.Token), stateOf(rec), rec.Owner, text}
-}
-
-func stateOf(rec driver.Record) string {
-	if rec.State == driver.Held && rec.Session != "" {
-		return resting
-	}
-	return string(rec.State)
+	row := recordcodec.RowOf(rec)
+	return []any{[]byte(row.Version), row.Token, row.State, row.Owner, row.Text}
 }
 
 // freed is what the table has of a key. The memory of a store keeps what the store itself has released, and no other

@@ -52,21 +52,21 @@ func placeOf(table, database string) (p place, err error) {
 }
 
 // schema creates the table. The name is compared by bytes, without padding, and DYNAMIC rows allow an index of its
-// length. The data are last, and in pages of their own if they are long. No column that changes is indexed.
+// length. The data are last, and in pages of their own if they are long. No column that changes is indexed. A later
+// version whose rows this one must not touch renames a column. See [recordcodec.Row].
 const schema = `CREATE TABLE IF NOT EXISTS %s (
 	name    varbinary(1088) NOT NULL PRIMARY KEY COMMENT 'of the lock, session or part of the history',
-	format  int NOT NULL COMMENT 'of the row: a program does not touch rows of a format that it does not know',
 	version varbinary(64) NOT NULL COMMENT 'new with every write',
 	token   bigint NOT NULL COMMENT 'fencing token, from 1: one higher with every change of holder',
 	state   varchar(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'held, resting (held under a session), reserved, released; past: history of a term; alive, closed: a session',
 	owner   varchar(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-	record  mediumtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'all but the data, as JSON',
+	record  mediumtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'the rest, as JSON: the view has it in columns',
 	data    mediumblob COMMENT 'of the program'
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC`
 
 // layout has the columns of the table, and their types.
 var layout = map[string]string{
-	"name": "varbinary", "format": "int", "version": "varbinary", "token": "bigint", "state": "varchar", "owner": "varchar",
+	"name": "varbinary", "version": "varbinary", "token": "bigint", "state": "varchar", "owner": "varchar",
 	"record": "mediumtext", "data": "mediumblob",
 }
 
@@ -107,9 +107,9 @@ func newStatements(p place) statements {
 	const (
 		// The server's columns come even if there is no row.
 		read  = "SELECT CONCAT(@@global.read_only, @@global.innodb_read_only), t.* FROM (SELECT 1) AS one LEFT JOIN "
-		all   = "name, format, version, token, state, record, data"
+		all   = "name, version, token, state, owner, record, data"
 		set   = " SET version = ?, token = ?, state = ?, owner = ?, record = ?"
-		where = " WHERE name = ? AND format = 1 AND version = ? AND token = ?"
+		where = " WHERE name = ? AND version = ? AND token = ?"
 	)
 	at := p.quoted()
 	rows := "(SELECT " + all + " FROM " + at + " WHERE name "
@@ -117,11 +117,11 @@ func newStatements(p place) statements {
 		get:        read + rows + "= ?) AS t ON true",
 		batch:      read + rows + "IN (?%s)) AS t ON true",
 		list:       read + rows + "> ? AND LEFT(name, LENGTH(?)) = ? ORDER BY name LIMIT ?) AS t ON true ORDER BY name",
-		insert:     "INSERT INTO " + at + " (name, format, version, token, state, owner, record, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		insert:     "INSERT INTO " + at + " (name, version, token, state, owner, record, data) VALUES (?, ?, ?, ?, ?, ?, ?)",
 		update:     "UPDATE " + at + set + where,
 		updateData: "UPDATE " + at + set + ", data = ?" + where,
 		remove:     "DELETE FROM " + at + where,
-		guard:      "SELECT format, token, state FROM " + at + " WHERE name = ? LOCK IN SHARE MODE",
+		guard:      "SELECT token, state FROM " + at + " WHERE name = ? LOCK IN SHARE MODE",
 	}
 }
 

@@ -446,9 +446,9 @@ func TestGuard(t *testing.T) {
 	if err := guard("k", 2); !errors.Is(err, ErrStale) {
 		t.Errorf("after the release: %v", err)
 	}
-	mustExec(t, newTable(t, config), "UPDATE tenure_records SET format = 2")
+	mustExec(t, newTable(t, config), "UPDATE tenure_records SET token = 0")
 	if err := guard("k", 2); !errors.Is(err, driver.ErrUnreadable) {
-		t.Errorf("a row of a later version: %v", err)
+		t.Errorf("a row with token 0: %v", err)
 	}
 	s.galera.Store(true)
 	if err := guard("k", 2); !errors.Is(err, errors.ErrUnsupported) {

@@ -26,7 +26,7 @@ func (s *Store) write(ctx context.Context, key string, was freed, step versioned
 	if was.found {
 		changed, err = s.replace(ctx, was.rec, step.Record)
 	} else {
-		args := append([]any{[]byte(key), tableFormat}, values(step.Record)...)
+		args := append([]any{[]byte(key)}, values(step.Record)...)
 		changed, err = s.exec(ctx, s.sql.insert, append(args, step.Record.Data)...)
 		if number(err) == duplicateKey {
 			changed, err = 0, nil
