@@ -217,6 +217,9 @@ func (s *Store) sorted(out []rueidis.RedisMessage) (a answer, err error) {
 		if s.id.Load() == nil {
 			s.id.CompareAndSwap(nil, new(strings.Clone(a.id)))
 		}
+		if s.waits == 0 {
+			a.life = "" // a server that loses nothing goes on in its next life
+		}
 		a.rest = out[3:]
 		return a, nil
 	}
