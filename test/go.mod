@@ -14,11 +14,13 @@ require (
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.14
 	github.com/aws/aws-sdk-go-v2/service/dynamodb v1.73.0
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.7
+	github.com/go-sql-driver/mysql v1.10.1
 	github.com/prometheus/procfs v0.22.0
 	github.com/tenurelock/tenure v0.1.0
 	github.com/tenurelock/tenure/dynamostore v0.1.0
 	github.com/tenurelock/tenure/etcdstore v0.1.0
 	github.com/tenurelock/tenure/k8sstore v0.1.0
+	github.com/tenurelock/tenure/mysqlstore v0.1.0
 	github.com/tenurelock/tenure/sqlitestore v0.1.0
 	github.com/tenurelock/tenure/zkstore v0.1.0
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -33,6 +35,7 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream v1.7.26 // indirect
 	github.com/aws/aws-sdk-go-v2/internal/v4a v1.5.9 // indirect
 	github.com/aws/aws-sdk-go-v2/service/internal/checksum v1.11.10 // indirect

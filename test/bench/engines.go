@@ -74,6 +74,7 @@ var engines = []struct {
 	{"postgres", "PostgreSQL", [][2]string{
 		{"updates", "two plain updates, as durable"}, {"advisory", "advisory locks, not durable"},
 	}, postgresWays},
+	{"mariadb", "MariaDB", [][2]string{{"updates", "two plain updates, as durable"}}, mysqlWays},
 	{"redis", "Redis", [][2]string{
 		{"redsync", "redsync"}, {"redislock", "bsm/redislock"}, {"store", "the store alone"},
 	}, redisWays},
