@@ -155,6 +155,45 @@ func TestSessionEndsWithLife(t *testing.T) {
 	}
 }
 
+// elsewhere is a store whose locks are claimed on another server than its sessions.
+type elsewhere struct{ driver.Store }
+
+func (s elsewhere) Waits() time.Duration { return guardedWait }
+
+func (s elsewhere) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
+	now, prev, err = s.Store.Claim(ctx, next)
+	if err == nil && next.State == driver.Held {
+		now.Life = "another"
+	}
+	return now, prev, err
+}
+
+// TestLockGrantedByAnotherServer: a lock that another server has granted than that which keeps the
+// session is not held. The session ends, and the lock is given back.
+func TestLockGrantedByAnotherServer(t *testing.T) {
+	onGuarded(t, func(t *testing.T, w *tenuretest.World, _, b *tenuretest.Client) {
+		client, err := tenure.New(elsewhere{w.Store().Open()}, &tenure.Options{LeaseDuration: lease})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close(t.Context())
+		session, err := client.OpenSession(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err := session.Acquire(t.Context(), "x", nil); !errors.Is(err, tenure.ErrSessionClosed) {
+			t.Fatalf("granted %v, %v, want ErrSessionClosed", l, err)
+		}
+		if err := session.Check(); !errors.Is(err, tenure.ErrSuperseded) {
+			t.Errorf("the session: %v, want ErrSuperseded", err)
+		}
+		time.Sleep(lease / 10)
+		if st, err := b.Status(t.Context(), "x"); err != nil || st.Held {
+			t.Errorf("status: %+v, %v, want the lock free", st, err)
+		}
+	})
+}
+
 // TestDeadHolderAfterLoss: a lock whose holder is dead changes hands in the new life, whether a
 // contender has waited since before the failover or not.
 func TestDeadHolderAfterLoss(t *testing.T) {
