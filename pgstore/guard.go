@@ -12,43 +12,23 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/driver/recordcodec"
 )
 
 var (
 	// ErrStale is matched by the error of [Store.Guard] when the term of the token has
 	// ended. Roll back, and stop the work: the token never passes again. See [StaleError].
-	ErrStale = errors.New("stale token")
+	ErrStale = recordcodec.ErrStale
 
 	// ErrUnknownToken is matched by the error of [Store.Guard] when the table does not know
 	// the lock, or does not know the token yet: the lock is in another table or database,
 	// or its record was deleted, or restored to an older state. Roll back, and check
 	// whether the transaction is in the database of the lock.
-	ErrUnknownToken = errors.New("unknown token")
+	ErrUnknownToken = recordcodec.ErrUnknownToken
 )
 
 // StaleError is the refusal of [Store.Guard]. It matches [ErrStale].
-type StaleError struct {
-	// Lock is the name of the lock.
-	Lock string
-	// Token is the refused token, and Highest the token of the lock's record.
-	// They are equal if the term has ended and no other has begun.
-	Token, Highest uint64
-	// State is the state of the lock's record.
-	State driver.State
-}
-
-func (e *StaleError) Error() string {
-	if e.Highest == e.Token {
-		return fmt.Sprintf("guard %q: token %d is stale: its term has ended, the lock is %s under token %d; stop",
-			e.Lock, e.Token, e.State, e.Highest)
-	}
-	return fmt.Sprintf("guard %q: token %d is stale, token %d was granted: another holder has begun, stop", e.Lock, e.Token, e.Highest)
-}
-
-// Is reports whether target is [ErrStale].
-func (e *StaleError) Is(target error) bool { return target == ErrStale }
+type StaleError = recordcodec.StaleError
 
 // Guard returns nil if, and only if, the lock is held under token, and stays so until tx
 // ends: no process can take the lock over before. So tx's writes are the writes of the
@@ -97,7 +77,6 @@ func (s *Store) guarded(lock string, token uint64, none error, query func(sql st
 	if err == nil {
 		err = query(at.sql.guard, lock).Scan(&highest, &state)
 	}
-	stands := recordcodec.HeldOf(state)
 	switch {
 	case errors.Is(err, none):
 		return fmt.Errorf("guard %q: %w: token %d, of a lock that has no record in table %s", lock, ErrUnknownToken, token, at)
@@ -105,14 +84,8 @@ func (s *Store) guarded(lock string, token uint64, none error, query func(sql st
 		return fmt.Errorf("guard %q: %w: token %d, in a database without table %s: %w", lock, ErrUnknownToken, token, s.Table(), err)
 	case err != nil:
 		return fmt.Errorf("guard %q: %w", lock, err)
-	case highest < 1:
-		return fmt.Errorf("guard %q: %w: token %d is not positive", lock, driver.ErrUnreadable, highest)
-	case uint64(highest) < token:
-		return fmt.Errorf("guard %q: %w: token %d, of a lock whose record in table %s has token %d", lock, ErrUnknownToken, token, at, highest)
-	case uint64(highest) > token, stands != driver.Held:
-		return &StaleError{Lock: lock, Token: token, Highest: uint64(highest), State: stands}
 	}
-	return nil
+	return recordcodec.CheckToken(lock, token, highest, state, "table "+at.String())
 }
 
 func noTable(err error) bool {

@@ -95,7 +95,7 @@ func TestSentinel(t *testing.T) {
 	one := enginetest.StartRedis(t)
 	two := enginetest.StartRedis(t, "--replicaof", strings.Replace(one.Addr, ":", " ", 1))
 	inSync(t, two.Addr)
-	sentinel := startSentinel(t, one.Addr)
+	sentinel := startSentinel(t, one.Addr, 1)
 	options := Options{Replicas: 1}
 	at := rueidis.ClientOption{InitAddress: []string{sentinel}}
 	at.Sentinel.MasterSet = "main"
@@ -137,8 +137,9 @@ func TestSentinel(t *testing.T) {
 	mustClaim(t, s, held("b"))
 }
 
-// startSentinel starts a Sentinel that watches the primary at an address, which it calls main.
-func startSentinel(t *testing.T, primary string) (addr string) {
+// startSentinel starts a Sentinel that watches the primary at an address, which it calls main. So many
+// Sentinels must agree that it is down. Settings are more lines of its configuration.
+func startSentinel(t *testing.T, primary string, quorum int, settings ...string) (addr string) {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -146,7 +147,8 @@ func startSentinel(t *testing.T, primary string) (addr string) {
 	}
 	port := enginetest.FreePort(t)
 	addr = fmt.Sprintf("127.0.0.1:%d", port)
-	config := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor main %s 1\n", port, strings.Replace(primary, ":", " ", 1))
+	config := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor main %s %d\n%s\n",
+		port, strings.Replace(primary, ":", " ", 1), quorum, strings.Join(settings, "\n"))
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)

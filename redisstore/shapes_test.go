@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -316,10 +315,6 @@ func TestFailoversOfCluster(t *testing.T) {
 // TestFailoversOfSentinels: three servers with a Sentinel beside each. The primary is killed five times.
 func TestFailoversOfSentinels(t *testing.T) {
 	shapesTested(t)
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Fatal(err)
-	}
 	servers := []*enginetest.Engine{enginetest.StartRedis(t, kept...)}
 	for range 2 {
 		follows := append(slices.Clone(kept), "--replicaof", strings.Replace(servers[0].Addr, ":", " ", 1))
@@ -329,24 +324,8 @@ func TestFailoversOfSentinels(t *testing.T) {
 	var o rueidis.ClientOption
 	o.Sentinel.MasterSet = "main"
 	for range servers {
-		port := enginetest.FreePort(t)
-		addr := fmt.Sprintf("127.0.0.1:%d", port)
-		config := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor main %s 2\n"+
-			"sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n",
-			port, strings.Replace(servers[0].Addr, ":", " ", 1))
-		file := filepath.Join(t.TempDir(), "sentinel.conf")
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		e := enginetest.NewEngine(t, []string{program, file, "--sentinel"}, nil, func() error {
-			client, err := rueidis.NewClient(option(addr))
-			if err == nil {
-				client.Close()
-			}
-			return err
-		})
-		e.Start()
-		e.Await()
+		addr := startSentinel(t, servers[0].Addr, 2,
+			"sentinel down-after-milliseconds main 1000", "sentinel failover-timeout main 5000")
 		o.InitAddress = append(o.InitAddress, addr)
 	}
 	primary := func() (*enginetest.Engine, error) {

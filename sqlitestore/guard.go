@@ -19,37 +19,18 @@ var (
 	// ErrStale is matched by the error of [Guard] when the term of the token
 	// has ended. Roll back, and stop the work: the token never passes again. See
 	// [StaleError].
-	ErrStale = errors.New("stale token")
+	ErrStale = recordcodec.ErrStale
 
 	// ErrUnknownToken is matched by the error of [Guard] when the database does
 	// not know the lock, or does not know the token yet: the lock is in another
 	// database, or its record was deleted, or restored to an older state. Roll
 	// back, and check whether [New] created the store of the lock on this
 	// database.
-	ErrUnknownToken = errors.New("unknown token")
+	ErrUnknownToken = recordcodec.ErrUnknownToken
 )
 
 // StaleError is the refusal of [Guard]. It matches [ErrStale].
-type StaleError struct {
-	// Lock is the name of the lock.
-	Lock string
-	// Token is the refused token, and Highest the token of the lock's record.
-	// They are equal if the term has ended and no other has begun.
-	Token, Highest uint64
-	// State is the state of the lock's record.
-	State driver.State
-}
-
-func (e *StaleError) Error() string {
-	if e.Highest == e.Token {
-		return fmt.Sprintf("guard %q: token %d is stale: its term has ended, the lock is %s under token %d; stop",
-			e.Lock, e.Token, e.State, e.Highest)
-	}
-	return fmt.Sprintf("guard %q: token %d is stale, token %d was granted: another holder has begun, stop", e.Lock, e.Token, e.Highest)
-}
-
-// Is reports whether target is [ErrStale].
-func (e *StaleError) Is(target error) bool { return target == ErrStale }
+type StaleError = recordcodec.StaleError
 
 // Tx is a transaction: a [*sql.Tx], or a [*sql.Conn] on which BEGIN was run.
 type Tx interface {
@@ -91,48 +72,43 @@ type Tx interface {
 // written since tx read for the first time. After the last, roll back and begin
 // again; after all, roll back.
 func Guard(ctx context.Context, tx Tx, lock string, token uint64) error {
-	err := guard(ctx, tx, lock, token)
-	if refusal := (*StaleError)(nil); err == nil || errors.As(err, &refusal) {
-		return err
+	highest, state, err := columnsOf(ctx, tx, lock, token)
+	if err != nil {
+		return fmt.Errorf("guard %q: %w", lock, err)
 	}
-	return fmt.Errorf("guard %q: %w", lock, err)
+	return recordcodec.CheckToken(lock, token, highest, state, "this database")
 }
 
-func guard(ctx context.Context, tx Tx, lock string, token uint64) error {
+// columnsOf makes tx the one writer, and returns the columns of the lock's row.
+func columnsOf(ctx context.Context, tx Tx, lock string, token uint64) (highest int64, state string, err error) {
 	if err := needTransaction(ctx, tx); err != nil {
-		return err
+		return 0, "", err
 	}
 	// It changes no row, and takes the place of the one writer all the same.
-	_, err := tx.ExecContext(ctx, "UPDATE tenure_records SET name = name WHERE name IS NULL")
+	_, err = tx.ExecContext(ctx, "UPDATE tenure_records SET name = name WHERE name IS NULL")
 	if is(err, sqlite3.SQLITE_ERROR) {
-		return fmt.Errorf("%w: token %d, in a database without tenure's table: %w", ErrUnknownToken, token, err)
+		return 0, "", fmt.Errorf("%w: token %d, in a database without tenure's table: %w", ErrUnknownToken, token, err)
 	}
 	if err != nil {
-		return explained(err)
+		return 0, "", explained(err)
 	}
-	var highest, state any
-	err = tx.QueryRowContext(ctx, "SELECT token, state FROM tenure_records WHERE name = ?", lock).Scan(&highest, &state)
+	var number, word any // of any type, since SQLite keeps what was put there by hand
+	err = tx.QueryRowContext(ctx, "SELECT token, state FROM tenure_records WHERE name = ?", lock).Scan(&number, &word)
 	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("%w: token %d, of a lock that has no record in this database", ErrUnknownToken, token)
+		return 0, "", fmt.Errorf("%w: token %d, of a lock that has no record in this database", ErrUnknownToken, token)
 	}
 	if err != nil {
-		return explained(err)
+		return 0, "", explained(err)
 	}
-	n, ok := highest.(int64)
-	if !ok || n < 1 {
-		return fmt.Errorf("%w: column token holds %v, not a whole number of 1 or more", driver.ErrUnreadable, highest)
+	highest, ok := number.(int64)
+	if !ok || highest < 1 {
+		return 0, "", fmt.Errorf("%w: column token holds %v, not a whole number of 1 or more", driver.ErrUnreadable, number)
 	}
-	word, ok := state.(string)
+	state, ok = word.(string)
 	if !ok {
-		return fmt.Errorf("%w: column state holds %v, not a text", driver.ErrUnreadable, state)
+		return 0, "", fmt.Errorf("%w: column state holds %v, not a text", driver.ErrUnreadable, word)
 	}
-	switch highest, stands := uint64(n), recordcodec.HeldOf(word); {
-	case highest < token:
-		return fmt.Errorf("%w: token %d, of a lock whose record in this database has token %d", ErrUnknownToken, token, highest)
-	case highest > token, stands != driver.Held:
-		return &StaleError{Lock: lock, Token: token, Highest: highest, State: stands}
-	}
-	return nil
+	return highest, state, nil
 }
 
 // needTransaction returns an error if tx is not a transaction. Outside of a

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package recordcodec is the one encoding of a record as text, for stores whose
-// engine keeps a value for a key, or has an attribute to spare.
+// engine keeps a value for a key, or has an attribute to spare. For SQL stores it also has the row of a
+// record, and judges a fencing token by it.
 //
 // The text is a JSON object, in the order of the fields of [driver.Record],
 // without empty fields, so that people can read it where the engine shows it.

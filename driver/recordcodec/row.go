@@ -82,7 +82,7 @@ func (row Row) record() (driver.Record, error) {
 		return rec, fmt.Errorf("column state is %s, not %s, and its text has a session", driver.Held, resting)
 	}
 	rec.Key, rec.Version, rec.Token, rec.Owner, rec.Data = row.Name, row.Version, uint64(row.Token), row.Owner, row.Data
-	rec.State = HeldOf(row.State)
+	rec.State = heldOf(row.State)
 	if rec.State != driver.Held {
 		rec.Session = ""
 	}
@@ -92,8 +92,8 @@ func (row Row) record() (driver.Record, error) {
 	return rec, nil
 }
 
-// HeldOf returns the state that a row's column means: "resting" is [driver.Held].
-func HeldOf(column string) driver.State {
+// heldOf returns the state that a row's column means: "resting" is [driver.Held].
+func heldOf(column string) driver.State {
 	if driver.State(column) == resting {
 		return driver.Held
 	}

@@ -115,15 +115,20 @@ func TestRedisScripts(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		env.Setenv("STORE", at.URL())
-		store, err := at.Connect(t.Context())
-		if err != nil {
-			return err
-		}
-		defer store.Close()
-		_, err = store.(driver.Provisioner).Create(t.Context(), driver.CreateOptions{})
-		return err
+		return create(t, env, at)
 	})
+}
+
+// create makes the store of STORE.
+func create(t *testing.T, env *testscript.Env, at storeurl.Location) error {
+	env.Setenv("STORE", at.URL())
+	store, err := at.Connect(t.Context())
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	_, err = store.(driver.Provisioner).Create(t.Context(), driver.CreateOptions{})
+	return err
 }
 
 // TestMySQLScripts runs the scripts of testdata/mysql, and those of testdata that are for any store. STORE has its table,
@@ -152,14 +157,7 @@ func TestMySQLScripts(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		env.Setenv("STORE", at.URL())
-		store, err := at.Connect(t.Context())
-		if err != nil {
-			return err
-		}
-		defer store.Close()
-		_, err = store.(driver.Provisioner).Create(t.Context(), driver.CreateOptions{})
-		return err
+		return create(t, env, at)
 	})
 }
 
