@@ -66,7 +66,7 @@ OpenSession(i) ==
     /\ holder' = [holder EXCEPT !.life = i, !.on = TRUE, !.beat = 1, !.age = 0]
     /\ UNCHANGED contender
 
-\* A grant by another server than that of the session ends the session.
+\* A session ends with a grant by another server than its own.
 Claim(i) ==
     LET fits == i = holder.life \/ "granted elsewhere" \in Wrong IN
     /\ holder.on /\ holder.age < Lease /\ ~holder.lock
@@ -124,7 +124,7 @@ Ask(i) ==
     /\ Reads(i, "closed", i, 0)
     /\ Answers /\ UNCHANGED holder
 
-\* Whoever has seen no heartbeat for long closes the session.
+\* A process that has seen no heartbeat for long closes the session.
 Close(i) ==
     LET of == contender.sess IN
     /\ of.st = "alive" /\ (of.life = i \/ "unbound" \in Wrong) /\ of.age >= Waits

@@ -168,8 +168,8 @@ func (s elsewhere) Claim(ctx context.Context, next driver.Record) (now, prev dri
 	return now, prev, err
 }
 
-// TestLockGrantedByAnotherServer: a lock that another server has granted than that which keeps the
-// session is not held. The session ends, and the lock is given back.
+// TestLockGrantedByAnotherServer: a session does not hold a lock that was granted by another server
+// than its own. The session ends, and the lock is given back.
 func TestLockGrantedByAnotherServer(t *testing.T) {
 	onGuarded(t, func(t *testing.T, w *tenuretest.World, _, b *tenuretest.Client) {
 		client, err := tenure.New(elsewhere{w.Store().Open()}, &tenure.Options{LeaseDuration: lease})

@@ -95,10 +95,19 @@ func TestEventualReplyOfAnotherLife(t *testing.T) {
 	if v.Observe(2, 2, driver.Eventual, in("new", beats("b1")), true); !v.Hinted() {
 		t.Error("no read is due for another life")
 	}
+	// A conflict has shown a session closed whose record is alive.
+	session := alive(g, "s", "b")
+	shown := session
+	shown.State = driver.Closed
+	v = NewView(g, middle())
+	v.Observe(0, 0, driver.Strong, in("new", shown), true)
+	if v.Observe(1, 1, driver.Eventual, in("new", session), true); !v.Hinted() {
+		t.Error("no read is due for another state of the known version")
+	}
 }
 
-// TestGrantByAnotherServer: a lock that was granted in another life than that of its session is not
-// held: the session ends, and the lock is given back.
+// TestGrantByAnotherServer: a session does not hold a lock that was granted in another life than its
+// own. The session ends, and the lock is given back.
 func TestGrantByAnotherServer(t *testing.T) {
 	g := guarded()
 	env, _ := seeing(g)
