@@ -126,14 +126,13 @@ func (s *Store) failed(ctx context.Context, err error) error {
 		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return fmt.Errorf("mysql: no answer: %w", ctx.Err())
+	case strings.HasPrefix(err.Error(), "mysql: "):
+		return err // of a connection, and marked
 	case errors.Is(err, sqldriver.ErrBadConn): // nothing was sent
 		return driver.NotApplied(fmt.Errorf("mysql: the connection is broken: %w", err))
 	}
 	r, known := refusals[number(err)]
 	if !known {
-		if strings.HasPrefix(err.Error(), "mysql: ") {
-			return err // a connection's
-		}
 		return fmt.Errorf("mysql: %w", err)
 	}
 	err = driver.NotApplied(fmt.Errorf("mysql: %s: %w", r.do, err))

@@ -146,6 +146,9 @@ func TestErrors(t *testing.T) {
 		if !errors.Is(got, err) {
 			t.Errorf("%v hides %v", got, err)
 		}
+		if again := s.failed(t.Context(), got); again.Error() != got.Error() {
+			t.Errorf("a connection's error %v becomes %v", got, again)
+		}
 	}
 }
 
