@@ -630,6 +630,7 @@ func TestSessionUnderManyRequests(t *testing.T) {
 		for i := range requesters {
 			b := w.Client(fmt.Sprintf("b%d", i), short)
 			b.Faults().Inject(slow)
+			b.BoundReads(12 + 2*each) // for each lock, its requester and its observer read the session
 			for j := range each {
 				all.Go(func() {
 					ctx, stop := context.WithTimeout(t.Context(), time.Minute)
