@@ -32,6 +32,14 @@ type answer struct {
 	err     error
 }
 
+// life is the life of the server in which a guarded write was made.
+func (a answer) life() string {
+	if len(a.rows) == 0 {
+		return ""
+	}
+	return a.rows[0].life
+}
+
 // run runs a statement and returns its rows. It then notifies others that a key has
 // changed, if it names one.
 //

@@ -101,6 +101,7 @@ func (d *Description) findings(r role) []driver.Finding {
 	}
 	all = append(all, d.role(r)...)
 	all = append(all, d.durability(), d.replication(r.sees))
+	all = append(all, d.guardFindings()...)
 	if d.CheckInterval > 0 && d.SynchronousNames != "" {
 		all = append(all, driver.Warn("replication", "client_connection_check_interval is %v: a broken "+
 			"connection ends the wait of its commit "+
@@ -161,10 +162,14 @@ func (d *Description) replication(sees bool) driver.Finding {
 		return driver.OK(check, "no standby is connected").
 			Advise("if the disk of this server is lost, so are the locks; before you restore a " +
 				"backup, see docs/guides/postgres.md")
+	case d.SynchronousNames == "" && d.guard != nil:
+		return driver.OK(check, "%s, and none is synchronous: a failover loses the last confirmed writes", standbys)
+	case d.SynchronousNames == "" && d.Asynchronous > 0 && !d.accepted:
+		return driver.Bad(check, "%v", errAsynchronous)
 	case d.SynchronousNames == "":
-		return driver.Warn(check, "%s, and none is synchronous: a fail-over loses the last confirmed writes, "+
+		return driver.Warn(check, "%s, and none is synchronous: a failover loses the last confirmed writes, "+
 			"and grants tokens twice", standbys).
-			Advise("set synchronous_standby_names, or disable automatic fail-over: see docs/guides/postgres.md")
+			Advise("promote none; or set synchronous_standby_names, or create a guarded table: see docs/guides/postgres.md")
 	case !sees:
 		return driver.OK(check, "synchronous_standby_names is %q", d.SynchronousNames)
 	case d.Synchronous == 0:

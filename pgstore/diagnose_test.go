@@ -6,6 +6,7 @@ package pgstore
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -28,21 +29,28 @@ func TestDiagnose(t *testing.T) {
 	if err := CreateTable(t.Context(), conn, ""); err != nil {
 		t.Fatal(err)
 	}
+	var options Options
 	diagnosed := func(want ...string) {
 		t.Helper()
-		s, err := Connect(server.URL, nil)
+		s, err := Connect(server.URL, &options)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		enginetest.Findings(t, s.Diagnose(t.Context(), driver.Timing{}), append(want, "!bad ")...)
+		enginetest.Findings(t, s.Diagnose(t.Context(), driver.Timing{}), want...)
 	}
 	diagnosed("ok encryption: the connection is not encrypted, and does not leave this machine", "ok server: PostgreSQL ",
 		"warn role: \"tenure\" is a superuser", "ok durability: ", "ok replication: no standby is connected; if the disk", "ok vacuum: ", "ok connections: ",
-		"!autovacuum is off", "!client_connection_check_interval")
+		"!autovacuum is off", "!client_connection_check_interval", "!bad ")
 
 	standby := server.Standby()
-	diagnosed("warn replication: 1 standby, and none is synchronous: a fail-over loses the last confirmed writes, and grants tokens twice")
+	diagnosed("bad replication: the server has asynchronous standbys")
+	if _, err := Open(t.Context(), server.URL, &options); !errors.Is(err, errAsynchronous) {
+		t.Errorf("opened with a standby that may be promoted: %v", err)
+	}
+	options.AcceptStandbys = true
+	diagnosed("warn replication: 1 standby, and none is synchronous: a failover loses the last confirmed writes, and grants tokens twice", "!bad ")
+	mustOpenWith(t, server.URL, &options)
 
 	server.Configure("autovacuum", "off")
 	server.Configure("client_connection_check_interval", "1s")

@@ -134,7 +134,11 @@ func (s *Store) placeIn(schema, engine string) *place {
 	if p.foreign {
 		commit = ""
 	}
-	p.sql = newStatements(p.quoted(), commit)
+	if s.guard != nil {
+		p.sql = newGuardedStatements(p.quoted(), quotedLife(p), commit, s.guard)
+	} else {
+		p.sql = newStatements(p.quoted(), commit)
+	}
 	return p
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenurelock/tenure/driver"
@@ -20,7 +21,7 @@ import (
 // [driver.Provisioner].
 func (s *Store) Create(ctx context.Context, o driver.CreateOptions) (did string, err error) {
 	if o.Print {
-		text, err := Schema(s.Table())
+		text, err := schema(s.Table(), s.guard)
 		return text + ";", driver.Unsupported(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*diagnosisPatience)
@@ -48,7 +49,7 @@ func (s *Store) Create(ctx context.Context, o driver.CreateOptions) (did string,
 func (s *Store) create(ctx context.Context) error {
 	engine, err := s.engine(ctx)
 	if err == nil {
-		err = createTable(ctx, s.pool, s.Table(), engine)
+		err = createTable(ctx, s.pool, s.Table(), engine, s.guard)
 	}
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
@@ -112,6 +113,10 @@ func (s *Store) Describe(ctx context.Context, _ driver.Timing) (driver.Descripti
 	out.Add("full_page_writes", driver.OnOff(d.FullPageWrites), "durability")
 	out.Add("standbys", fmt.Sprintf("%d (%d synchronous)", d.Standbys, d.Synchronous), "")
 	out.Add("waits for", d.SynchronousNames, "replication")
+	if d.Settings != "" {
+		out.Add("guard", d.Settings, "guard")
+		out.Add("life of the server", d.Life, "life")
+	}
 	out.Add("autovacuum", driver.OnOff(d.Autovacuum), "")
 	out.Add("oldest transaction", d.OldestTransaction.Round(time.Millisecond).String(), "vacuum")
 	out.Add("connections", fmt.Sprintf("%d of %d", d.Connections, d.MaxConnections), "connections")
@@ -123,9 +128,10 @@ func (d *Description) MarshalJSON() ([]byte, error) {
 	type plain Description
 	return json.Marshal(struct {
 		*plain
+		SenderTimeout     float64 `json:"wal_sender_timeout_seconds"`
 		CheckInterval     float64 `json:"client_connection_check_interval_seconds"`
 		OldestTransaction float64 `json:"oldest_transaction_seconds"`
-	}{(*plain)(d), d.CheckInterval.Seconds(), d.OldestTransaction.Seconds()})
+	}{(*plain)(d), d.SenderTimeout.Seconds(), d.CheckInterval.Seconds(), d.OldestTransaction.Seconds()})
 }
 
 // Policy returns the statements that grant a role what it needs. It implements
@@ -139,6 +145,16 @@ func (s *Store) Policy(_ context.Context, o driver.PolicyOptions) (text, note st
 	}
 	if o.ReadOnly {
 		text = strings.Replace(text, strings.Join(Rights, ", ")+" ON", "SELECT ON", 1)
+	}
+	if g := s.guard; g != nil {
+		may := "SELECT, UPDATE"
+		if o.ReadOnly {
+			may = "SELECT"
+		}
+		text += ";\nGRANT " + may + " ON " + quoted(s.Table()+lifeSuffix) + " TO " + pgx.Identifier{o.Role}.Sanitize()
+		if !g.Watchdog {
+			text += ";\nGRANT pg_read_all_stats TO " + pgx.Identifier{o.Role}.Sanitize()
+		}
 	}
 	return text + ";\n", "", nil
 }

@@ -17,21 +17,25 @@ const pageSize = 500
 // Get returns the record of key. Both kinds of reads are the same: one request to the
 // primary.
 func (s *Store) Get(ctx context.Context, key string, _ driver.Consistency) (driver.Record, error) {
-	r, err := s.look(ctx, key)
-	switch {
-	case err != nil:
+	r, err := s.look(ctx, key, func(sql *statements) *statement { return sql.get })
+	if err != nil {
 		return driver.Record{}, err
-	case !r.found:
-		return driver.Record{}, fmt.Errorf("%w: %q", driver.ErrNotFound, key)
 	}
-	return r.Record()
+	rec, found, err := s.record(key, &r)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: %q", driver.ErrNotFound, key)
+	}
+	return rec, err
 }
 
-func (s *Store) look(ctx context.Context, key string) (row, error) {
+// looking is the statement with which look finds out why a write was refused.
+func looking(sql *statements) *statement { return sql.look }
+
+func (s *Store) look(ctx context.Context, key string, which func(*statements) *statement) (row, error) {
 	if !isKey(key) {
 		return row{}, nil
 	}
-	rows, err := s.read(ctx, func(sql *statements) *statement { return sql.get }, key)
+	rows, err := s.read(ctx, which, key)
 	if err == nil && len(rows) != 1 {
 		err = fmt.Errorf("postgres: %d rows for one key", len(rows))
 	}
@@ -58,11 +62,11 @@ func (s *Store) GetBatch(ctx context.Context, keys []string, _ driver.Consistenc
 	}
 	out := make([]driver.Lookup, len(keys))
 	for i := range rows {
-		if !rows[i].found {
+		found := false
+		out[i].Record, found, out[i].Err = s.record(keys[i], &rows[i])
+		if out[i].Err == nil && !found {
 			out[i].Err = fmt.Errorf("%w: %q", driver.ErrNotFound, keys[i])
-			continue
 		}
-		out[i].Record, out[i].Err = rows[i].Record()
 	}
 	return out, nil
 }
@@ -81,7 +85,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (driver.Page, e
 		if !rows[i].found {
 			break // there is no record at all
 		}
-		rec, err := rows[i].Record()
+		rec, _, err := s.record(rows[i].Name, &rows[i])
 		if err != nil {
 			if page.Unreadable == nil {
 				page.Unreadable = map[string]error{}
@@ -118,6 +122,9 @@ func (s *Store) read(ctx context.Context, which func(*statements) *statement, ar
 				s.pool.Reset()
 			}
 			return nil, fmt.Errorf("postgres: %w", errStandby)
+		}
+		if err := s.stands(&rows[i]); err != nil {
+			return nil, err
 		}
 	}
 	return rows, nil

@@ -59,7 +59,7 @@ const view = `CREATE OR REPLACE VIEW %s AS
 SELECT t.name, t.state, t.owner, t.token, r.host, r.label, r.since, r.until, r."end" AS ended, r.session, r.lease,
 	r.heartbeat, r.drift, r.priority, r.requests, r.asked, (r.prev ->> 'token')::bigint AS prev_token, r.prev ->> 'owner' AS prev_owner,
 	(r.prev ->> 'until')::timestamptz AS prev_until, COALESCE(r.prev ->> 'end', r.prev ->> 'state') AS prev_ended,
-	octet_length(t.data) AS data_bytes, t.version, r.beat
+	octet_length(t.data) AS data_bytes, t.%s AS version, r.beat
 FROM %s AS t, jsonb_to_record(t.record::jsonb) AS r (host text, label text, since timestamptz, until timestamptz,
 	"end" text, session text, lease text, heartbeat text, drift float8, priority bigint, requests jsonb, asked jsonb, prev jsonb, beat text)`
 
@@ -84,23 +84,50 @@ func valuesOf(rec driver.Record) []any {
 // row is a row of an answer: a flag, and the row of the table that was found.
 type row struct {
 	flag, found bool
+	server             // of a guarded store
+	session     string // the life in which a session was opened
 	recordcodec.Row
 }
 
-// rowOf decodes the values of a row. The columns are all NULL if there is no row in the table.
+// rowOf decodes the values of a row: a flag; in a guarded store, lifeColumns, of which a write has only the
+// first; and the columns of the table, which are all NULL if it has no row, with the life of a session.
 func rowOf(raw [][]byte) (row, error) {
-	if len(raw) != 1+len(columns) || len(raw[0]) != 1 || raw[1] != nil && len(raw[3]) != 8 {
-		return row{}, errors.New("its columns have other types")
+	errTypes := errors.New("its columns have other types")
+	if len(raw) == 0 || len(raw[0]) != 1 {
+		return row{}, errTypes
 	}
-	r := row{flag: raw[0][0] != 0, found: raw[1] != nil}
-	if r.found {
-		r.Row = recordcodec.Row{
-			Name: string(raw[1]), Version: string(raw[2]), Token: int64(binary.BigEndian.Uint64(raw[3])),
-			State: string(raw[4]), Owner: string(raw[5]), Text: string(raw[6]),
+	r, raw := row{flag: raw[0][0] != 0}, raw[1:]
+	switch len(raw) {
+	case 1:
+		r.life = string(raw[0])
+		return r, nil
+	case len(columns):
+	case guardedColumns + len(columns) + 1:
+		r.server = server{
+			life: string(raw[0]), id: string(raw[1]), settings: string(raw[2]), open: string(raw[3]), standbys: string(raw[5]),
 		}
-		if raw[7] != nil {
-			r.Data = append([]byte{}, raw[7]...)
+		if raw[4] != nil { //nolint:gocritic // NULL if the store has no row
+			if len(raw[4]) != 8 {
+				return row{}, errTypes
+			}
+			r.base = int64(binary.BigEndian.Uint64(raw[4]))
 		}
+		r.session, raw = string(raw[len(raw)-1]), raw[guardedColumns:]
+	default:
+		return row{}, errTypes
+	}
+	if r.found = raw[0] != nil; !r.found {
+		return r, nil
+	}
+	if len(raw[2]) != 8 {
+		return row{}, errTypes
+	}
+	r.Row = recordcodec.Row{
+		Name: string(raw[0]), Version: string(raw[1]), Token: int64(binary.BigEndian.Uint64(raw[2])),
+		State: string(raw[3]), Owner: string(raw[4]), Text: string(raw[5]),
+	}
+	if raw[6] != nil {
+		r.Data = append([]byte{}, raw[6]...)
 	}
 	return r, nil
 }
@@ -117,10 +144,12 @@ func newStatement(sql string, oids ...uint32) *statement {
 	return &statement{sql: sql, name: "tenure_" + hex.EncodeToString(sum[:12]), oids: oids}
 }
 
-// statements are the statements of one table. Claim is nil where the engine refuses it.
+// statements are the statements of one table. Claim is nil where the engine refuses it; look is get, and also counts
+// the standbys; the second line is for a guarded store.
 type statements struct {
-	get, getBatch, list, claim, insert, swap, swapKeepingData, take, takeKeepingData, remove *statement
-	guard                                                                                    string
+	get, look, getBatch, list, claim, insert, swap, swapKeepingData, take, takeKeepingData, remove *statement
+	open, raise, raiseAbsent                                                                       *statement
+	guard                                                                                          string
 }
 
 // tableName is compiled at its first use: a program may import this store, and use another.
@@ -146,19 +175,26 @@ func channelOf(table string) string {
 	return "tenure_" + name
 }
 
+// guardedColumns are how many columns of lifeColumns there are.
+const guardedColumns = 6
+
+// settings sets what the answer depends on: the commit is as safe as the options say, whatever the settings of the
+// role and the server, and a warning comes if it is not. Both end with the statement. To look at them costs less
+// than to set them again.
+func settings(commit string) string {
+	return " AND (current_setting('synchronous_commit') = '" + commit +
+		"' OR set_config('synchronous_commit', '" + commit + "', true) <> '')" +
+		" AND (current_setting('client_min_messages') IN ('notice', 'warning')" +
+		" OR set_config('client_min_messages', 'warning', true) <> '')"
+}
+
 // newStatements returns the statements for table t. Without a commit they are for another
 // engine than PostgreSQL: they have no settings, and claims are made in two statements.
 func newStatements(t, commit string) statements {
 	all := strings.Join(columns, ", ")
-	// The answer depends on two settings: the commit is as safe as the options say,
-	// whatever the settings of the role and the server, and a warning comes if it is not.
-	// Both end with the statement. To look at them costs less than to set them again.
 	settled, standby := "", "false"
 	if commit != "" {
-		settled = " AND (current_setting('synchronous_commit') = '" + commit +
-			"' OR set_config('synchronous_commit', '" + commit + "', true) <> '')" +
-			" AND (current_setting('client_min_messages') IN ('notice', 'warning')" +
-			" OR set_config('client_min_messages', 'warning', true) <> '')"
+		settled = settings(commit)
 		standby = "pg_is_in_recovery()" // a standby answers as well, with an older state
 	}
 	// The data are not written again if they stay: a heartbeat is small, whatever the record holds.
@@ -187,6 +223,7 @@ func newStatements(t, commit string) statements {
 			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID),
 		guard: "SELECT token, state FROM " + t + " WHERE name = $1 FOR SHARE",
 	}
+	list.look = list.get
 	if commit == "" {
 		return list
 	}

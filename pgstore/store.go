@@ -50,6 +50,14 @@ type Options struct {
 	// durability as it is; it neither notifies nor listens, and a waiter sees a release at its next
 	// poll. With PostgreSQL it changes nothing. If false, such an engine is refused.
 	Untested bool
+
+	// Guarded is for a primary with asynchronous standbys, one of which may be promoted. If nil, nothing is guarded, and
+	// [Open] refuses a primary that has some, unless a synchronous standby is named or AcceptStandbys is set.
+	Guarded *Guarded
+
+	// AcceptStandbys admits a primary that has asynchronous standbys where none is ever promoted: after a failover
+	// locks could be held twice.
+	AcceptStandbys bool
 }
 
 // ListenOff is the value of Options.Listen that switches listening off.
@@ -65,6 +73,8 @@ type Store struct {
 	schema   string // as in the options, "" for that of the only such table
 	table    string // without its schema
 	untested bool   // as in the options
+	accepted bool   // likewise
+	guard    *guard // nil: nothing is guarded
 	commit   string
 	place    atomic.Pointer[place] // nil: not asked for yet
 	notes    *statement
@@ -72,6 +82,11 @@ type Store struct {
 	tell     teller
 	free     versioned.Memory[freed]
 	page     int // how many records List returns at once
+
+	// Of a guarded store:
+	id       atomic.Pointer[string] // nil before the first answer
+	opened   atomic.Pointer[string] // the life that needs no opening
+	replaced atomic.Bool
 
 	ctx    context.Context // ends with the store
 	cancel context.CancelFunc
@@ -87,6 +102,7 @@ var (
 	_ driver.Watcher     = (*Store)(nil)
 	_ driver.BatchGetter = (*Store)(nil)
 	_ driver.Raiser      = (*Store)(nil)
+	_ driver.Guarded     = (*Store)(nil)
 	_ driver.Diagnoser   = (*Store)(nil)
 	_ driver.Provisioner = (*Store)(nil)
 	_ driver.Granter     = (*Store)(nil)
@@ -104,7 +120,15 @@ func New(pool *pgxpool.Pool, options *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	g, err := o.Guarded.guard()
+	switch {
+	case err != nil:
+		return nil, err
+	case g != nil && (o.Untested || o.AcceptStandbys):
+		return nil, errors.New("pgstore: a guarded store is of PostgreSQL, and counts the standbys: leave out Untested and AcceptStandbys")
+	}
 	s := &Store{
+		accepted: o.AcceptStandbys, guard: g,
 		pool: pool, untested: o.Untested, commit: string(o.Commit), notes: newNotify(), page: pageSize,
 		running: map[*pgconn.PgConn]bool{},
 	}
@@ -205,8 +229,11 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) ready(ctx context.Context) error {
-	if s.ctx.Err() != nil {
+	switch {
+	case s.ctx.Err() != nil:
 		return driver.ErrClosed
+	case s.replaced.Load():
+		return s.gone()
 	}
 	return ctx.Err()
 }

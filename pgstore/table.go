@@ -27,10 +27,29 @@ var Rights = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 // Schema returns the statements that create the table, [DefaultTable] if the name is empty,
 // and the view for people, whose name is that of the table and "_view". It returns an error if
 // the name is not valid.
-func Schema(name string) (string, error) {
+func Schema(name string) (string, error) { return schema(name, nil) }
+
+// Schema is the function Schema for a guarded table: it creates a third table, with a row about the server. Run it at
+// the primary, at once: in a transaction, or as one command.
+func (g *Guarded) Schema(name string) (string, error) {
+	set, err := g.guard()
+	if err != nil {
+		return "", err
+	}
+	return schema(name, set)
+}
+
+func schema(name string, g *guard) (string, error) {
 	name = cmp.Or(name, DefaultTable)
-	shows := quoted(name + viewSuffix)
-	return fmt.Sprintf(table+storage+";\n"+view, quoted(name), ` COLLATE "C"`, shows, quoted(name)), checkTable(name)
+	of, shows, version := table, view, "version"
+	if g != nil {
+		of, version = guardedTable(table), guardedVersion
+	}
+	text := fmt.Sprintf(of+storage+";\n"+shows, quoted(name), ` COLLATE "C"`, quoted(name+viewSuffix), version, quoted(name))
+	if g != nil {
+		text += ";\n" + fmt.Sprintf(lifeTable, quoted(name+lifeSuffix), g.settings)
+	}
+	return text, checkTable(name)
 }
 
 // Policy returns the statements that grant a role the rights that it needs on the table,
@@ -57,12 +76,21 @@ type DB interface {
 // is that table; the error matches [ErrTwoTables] if there are several, and a new table is
 // created in the first existing schema of the search path.
 func CreateTable(ctx context.Context, db DB, name string) error {
-	return createTable(ctx, db, cmp.Or(name, DefaultTable), "")
+	return createTable(ctx, db, cmp.Or(name, DefaultTable), "", nil)
+}
+
+// CreateTable is the function CreateTable for a guarded table.
+func (g *Guarded) CreateTable(ctx context.Context, db DB, name string) error {
+	set, err := g.guard()
+	if err != nil {
+		return err
+	}
+	return createTable(ctx, db, cmp.Or(name, DefaultTable), "", set)
 }
 
 // createTable is CreateTable. An engine of another name gets the table alone.
-func createTable(ctx context.Context, db DB, name, engine string) error {
-	text, err := Schema(name)
+func createTable(ctx context.Context, db DB, name, engine string, g *guard) error {
+	text, err := schema(name, g)
 	if err != nil {
 		return err
 	}
@@ -132,6 +160,17 @@ type Description struct {
 	Synchronous int `json:"synchronous_standbys"`
 	// SynchronousNames is the setting synchronous_standby_names.
 	SynchronousNames string `json:"synchronous_standby_names"`
+	// Asynchronous is how many of the standbys may be promoted, and wait for nothing: as far as the role may see.
+	Asynchronous int `json:"asynchronous_standbys"`
+	// Sees says that the role is a member of pg_read_all_stats.
+	Sees bool `json:"sees_standbys"`
+	// SenderTimeout is the setting wal_sender_timeout, 0 if there is none.
+	SenderTimeout time.Duration `json:"-"`
+	// Settings are those of a guarded table, Life the life of the server, and Open says that locks are granted in it. They
+	// are empty if the table is not guarded.
+	Settings string `json:"guard,omitempty"`
+	Life     string `json:"life,omitempty"`
+	Open     bool   `json:"open,omitempty"`
 	// CheckInterval is the setting client_connection_check_interval, 0 if it is off.
 	CheckInterval time.Duration `json:"-"`
 	// OldestTransaction is the age of the oldest transaction in the database. Until it
@@ -144,6 +183,9 @@ type Description struct {
 	MaxConnections int `json:"max_connections"`
 	// Findings are the assessment of the table, if requested.
 	Findings []driver.Finding `json:"findings"`
+
+	guard    *guard // of the store
+	accepted bool   // the options accept asynchronous standbys
 }
 
 // One statement, at any isolation level. What a role may not see is left out.
@@ -156,6 +198,8 @@ SELECT version(), current_setting('server_version_num')::int, current_setting('s
 	current_setting('fsync')::bool, current_setting('full_page_writes')::bool,
 	(SELECT count(*) FROM pg_stat_replication)::int, (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))::int,
 	current_setting('synchronous_standby_names'),
+	(SELECT count(*) FROM pg_stat_replication AS r WHERE sync_state = 'async' AND ` + physical + `)::int, pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'),
+	(SELECT setting::bigint FROM pg_settings WHERE name = 'wal_sender_timeout'),
 	COALESCE((SELECT setting::bigint FROM pg_settings WHERE name = 'client_connection_check_interval'), 0),
 	COALESCE((SELECT extract(epoch FROM max(clock_timestamp() - xact_start)) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()), 0)::float8,
 	current_setting('autovacuum')::bool,
@@ -189,7 +233,7 @@ func (s *Store) Inspect(ctx context.Context) (*Description, error) {
 	if p == nil && schema != "" {
 		p = s.settle(schema, engine)
 	}
-	d := &Description{Table: s.Table(), Missing: []string{}, Engine: engine}
+	d := &Description{Table: s.Table(), Missing: []string{}, Engine: engine, guard: s.guard, accepted: s.accepted}
 	if p != nil {
 		schema = p.schema
 	}
@@ -201,12 +245,12 @@ func (s *Store) Inspect(ctx context.Context) (*Description, error) {
 		d.lacks(there)
 		return d, s.failed(err)
 	}
-	var check int64
+	var check, sender int64
 	var oldest float64
 	var version string
 	err = s.pool.QueryRow(ctx, describe, pgx.QueryExecModeExec, schema, s.table).Scan(
 		&version, &d.Version, &d.Encoding, &d.Standby, &d.Exists, &d.MayRead, &d.MayWrite, &d.Unlogged, &there, &d.Fsync, &d.FullPageWrites,
-		&d.Standbys, &d.Synchronous, &d.SynchronousNames, &check, &oldest, &d.Autovacuum, &d.Connections, &d.MaxConnections)
+		&d.Standbys, &d.Synchronous, &d.SynchronousNames, &d.Asynchronous, &d.Sees, &sender, &check, &oldest, &d.Autovacuum, &d.Connections, &d.MaxConnections)
 	if err = orForeign(ctx, s.pool, err); err == nil && foreign(version) != "" {
 		err = refusal(foreign(version))
 	}
@@ -214,14 +258,25 @@ func (s *Store) Inspect(ctx context.Context) (*Description, error) {
 		return nil, s.failed(err)
 	}
 	d.CheckInterval = time.Duration(check) * time.Millisecond
+	d.SenderTimeout = time.Duration(sender) * time.Millisecond
 	d.OldestTransaction = time.Duration(oldest * float64(time.Second))
 	d.lacks(there)
+	if slices.Contains(there, guardedVersion) && p != nil {
+		err = s.pool.QueryRow(ctx, describeLife(quotedLife(p)), pgx.QueryExecModeExec).Scan(&d.Settings, &d.Life, &d.Open)
+		if err != nil && d.MayRead && !d.Standby {
+			return nil, s.failed(fmt.Errorf("the table about the server: %w", err))
+		}
+	}
 	return d, nil
 }
 
 // lacks notes the columns that an existing table lacks.
 func (d *Description) lacks(there []string) {
-	for _, name := range columns {
+	expected := columns
+	if slices.Contains(there, guardedVersion) { // a table of the other kind is a problem of its own
+		d.Settings, expected = "?", guardedNames
+	}
+	for _, name := range expected {
 		if d.Exists && !slices.Contains(there, name) {
 			d.Missing = append(d.Missing, name)
 		}
@@ -250,6 +305,7 @@ func (d *Description) Problems() []error {
 	case len(d.Missing) > 0:
 		problem(true, "table %s lacks the column %s: %s", d.Table, d.Missing[0], otherTable)
 	}
+	d.guardProblems(problem)
 	problem(d.Unlogged, "table %s is unlogged: it would be empty after a crash, and tokens would be given twice: ALTER TABLE %[1]s SET LOGGED", d.Table)
 	return out
 }

@@ -400,7 +400,7 @@ func TestStandbyIsNotBelieved(t *testing.T) {
 	if _, err := there.Swap(t.Context(), rec, beat(rec)); !errors.Is(err, driver.ErrNotApplied) || !strings.Contains(err.Error(), "name the primary") {
 		t.Errorf("swap: %v", err)
 	}
-	both := mustOpen(t, through(t, primary.URL, standby.Addr+","+primary.Addr))
+	both := mustOpenWith(t, through(t, primary.URL, standby.Addr+","+primary.Addr), &Options{AcceptStandbys: true})
 	if _, err := both.Get(t.Context(), "lock", driver.Strong); err != nil {
 		t.Error(err)
 	}

@@ -22,10 +22,13 @@ const maxTries = 3
 // Claim writes next if its key is absent or released, in one request: in two where the engine
 // is not PostgreSQL, unless the store has released the lock itself.
 func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver.Record, err error) {
-	if err := driver.CheckClaim(next); err != nil {
+	if err := s.check(next, driver.CheckClaim(next)); err != nil {
 		return now, prev, err
 	}
 	at, err := s.at(ctx)
+	if err == nil {
+		err = s.opens(ctx, at, next.Opens)
+	}
 	if err != nil {
 		return now, prev, err
 	}
@@ -55,7 +58,9 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 		}
 		switch {
 		case done:
-			return driver.Claimed(next, prev, seen.found).Clone(), prev, nil
+			return s.shown(driver.Claimed(next, prev, seen.found), seen.life).Clone(), prev, nil
+		case s.guard != nil && (try == maxTries || !s.mayClaim(&seen, prev, next)):
+			return now, driver.Record{}, s.refused(ctx, at, &seen, driver.Record{}, next, next.State == driver.Held)
 		case seen.found && prev.State != driver.Released:
 			return now, driver.Record{}, &driver.ConflictError{Key: next.Key, Current: prev}
 		case seen.found && prev.Token >= driver.MaxToken:
@@ -63,7 +68,7 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 		case try == maxTries && seen.found:
 			return now, driver.Record{}, &driver.ConflictError{Key: next.Key, Current: prev}
 		case try == maxTries:
-			return now, driver.Record{}, s.conflict(ctx, next.Key)
+			return now, driver.Record{}, s.conflict(ctx, at, driver.Record{}, next, false)
 		}
 		prev = driver.Record{} // it has changed under way
 	}
@@ -81,10 +86,14 @@ func unreadable(err error, claimed bool) error {
 // claimAtOnce claims a lock in one statement. It returns what was there before.
 func (s *Store) claimAtOnce(ctx context.Context, at *place, next driver.Record) (seen row, done bool, err error) {
 	next.Token, next.Prev = 1, nil // those of a new key; the others are the engine's to make
-	rows, err := s.run(ctx, at.sql.claim, valuesOf(next), "")
+	args := valuesOf(next)
+	if s.guard != nil {
+		args = append(args, s.mine())
+	}
+	rows, err := s.run(ctx, at.sql.claim, args, "")
 	switch e := (*pgconn.PgError)(nil); {
 	case errors.As(err, &e) && e.Code[:2] == "22": // the text of the record is no JSON
-		seen, err = s.look(ctx, next.Key)
+		seen, err = s.look(ctx, next.Key, looking)
 		return seen, false, driver.NotApplied(err)
 	case err != nil:
 		return row{}, false, err
@@ -97,7 +106,7 @@ func (s *Store) claimAtOnce(ctx context.Context, at *place, next driver.Record) 
 // claimSeen looks at a lock, and claims it if it is free, in a statement of its own, which
 // names what the look has shown.
 func (s *Store) claimSeen(ctx context.Context, at *place, next driver.Record) (seen row, done bool, err error) {
-	seen, err = s.look(ctx, next.Key)
+	seen, err = s.look(ctx, next.Key, looking)
 	if err != nil {
 		return row{}, false, driver.NotApplied(err)
 	}
@@ -123,10 +132,23 @@ func (s *Store) take(
 		st = at.sql.take
 	}
 	if found {
-		args = append(args, prev.Version, int64(prev.Token))
+		args = s.replacing(args, prev, next.State == driver.Held)
 	}
 	a := s.ask(ctx, st, args, "")
-	return now, a.changed > 0, a.err
+	return s.shown(now, a.life()), a.changed > 0, a.err
+}
+
+// replacing adds what a statement compares that replaces prev.
+func (s *Store) replacing(args []any, prev driver.Record, raises bool) []any {
+	args = append(args, prev.Version, int64(prev.Token))
+	if s.guard == nil {
+		return args
+	}
+	raising := ""
+	if raises {
+		raising = "1"
+	}
+	return append(args, prev.Life, raising, s.mine())
 }
 
 // freed is a lock that a store has released itself, and that no other has taken since, as
@@ -163,10 +185,13 @@ func (s *Store) Raise(ctx context.Context, prev, next driver.Record) (driver.Rec
 }
 
 func (s *Store) swap(ctx context.Context, prev, next driver.Record, wrong error) (driver.Record, error) {
-	if wrong != nil {
-		return driver.Record{}, wrong
+	if err := s.check(next, wrong); err != nil {
+		return driver.Record{}, err
 	}
 	at, err := s.at(ctx)
+	if err == nil {
+		err = s.opens(ctx, at, next.Opens)
+	}
 	if err != nil {
 		return driver.Record{}, err
 	}
@@ -176,10 +201,15 @@ func (s *Store) swap(ctx context.Context, prev, next driver.Record, wrong error)
 	if prev.State != "" && bytes.Equal(prev.Data, next.Data) {
 		st, args[len(args)-1] = at.sql.swapKeepingData, nil
 	}
-	args = append(args, prev.Version, int64(prev.Token))
-	if err := s.replace(ctx, at, st, prev, args, driver.Wakes(prev, next)); err != nil {
-		return driver.Record{}, err
+	raises := next.Token > prev.Token
+	a := s.replace(ctx, at, st, prev, s.replacing(args, prev, raises), driver.Wakes(prev, next))
+	switch {
+	case a.err != nil:
+		return driver.Record{}, a.err
+	case a.changed == 0:
+		return driver.Record{}, s.conflict(ctx, at, prev, next, raises)
 	}
+	next = s.shown(next, a.life())
 	s.free.Note(next.Key, freed(next))
 	return next, nil
 }
@@ -194,47 +224,39 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	if err != nil {
 		return err
 	}
-	err = s.replace(ctx, at, at.sql.remove, prev, []any{prev.Key, prev.Version, int64(prev.Token)}, true)
-	if conflict, ok := err.(*driver.ConflictError); ok && conflict.Absent { //nolint:errorlint // it is not wrapped
+	args := []any{prev.Key, prev.Version, int64(prev.Token)}
+	if s.guard != nil {
+		args = append(args, prev.Life, s.mine())
+	}
+	a := s.replace(ctx, at, at.sql.remove, prev, args, true)
+	if a.err != nil || a.changed > 0 {
+		return a.err
+	}
+	err = s.conflict(ctx, at, prev, prev, false)
+	if conflict, ok := err.(*driver.ConflictError); ok && (conflict.Absent || conflict.Current.Token == 0) { //nolint:errorlint // it is not wrapped
 		return nil
 	}
 	return err
 }
 
-// replace runs a statement that replaces the version and token of prev, and returns a
-// conflict if they are not there: then a second request reads the current record.
-func (s *Store) replace(
-	ctx context.Context, at *place, st *statement, prev driver.Record, args []any, wakes bool,
-) error {
+// replace runs a statement that replaces the version and token of prev. It changes nothing if they are not there.
+func (s *Store) replace(ctx context.Context, at *place, st *statement, prev driver.Record, args []any, wakes bool) answer {
 	if prev.Token > driver.MaxToken {
-		return s.conflict(ctx, prev.Key)
+		return answer{}
 	}
 	changed := ""
 	if wakes && !at.foreign {
 		changed = prev.Key
 	}
-	switch a := s.ask(ctx, st, args, changed); {
-	case a.err != nil:
-		return a.err
-	case a.changed == 0:
-		return s.conflict(ctx, prev.Key)
-	}
-	return nil
+	return s.ask(ctx, st, args, changed)
 }
 
-// conflict returns the conflict of a write that has not been applied, with what is there
-// by now.
-func (s *Store) conflict(ctx context.Context, key string) error {
-	r, err := s.look(ctx, key)
-	switch {
-	case err != nil:
-		return driver.NotApplied(err)
-	case !r.found:
-		return &driver.ConflictError{Key: key, Absent: true}
-	}
-	current, err := r.Record()
+// conflict returns the conflict of a write that has not been applied, with what is there by now, after a second
+// request; or why a guarded store has refused it.
+func (s *Store) conflict(ctx context.Context, at *place, prev, next driver.Record, raises bool) error {
+	r, err := s.look(ctx, next.Key, looking)
 	if err != nil {
 		return driver.NotApplied(err)
 	}
-	return &driver.ConflictError{Key: key, Current: current}
+	return s.refused(ctx, at, &r, prev, next, raises)
 }

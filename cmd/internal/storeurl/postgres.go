@@ -11,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -53,14 +55,71 @@ func postgres() *engine {
 			}
 			return value, nil
 		}},
+		parameter{name: "guard", read: func(_ *place, value string) (string, error) {
+			if value != byWatchdog && value != byStandbys {
+				return "", errors.New("guard= is neither " + byWatchdog + " nor " + byStandbys)
+			}
+			return value, nil
+		}},
+		parameter{name: "need", read: func(_ *place, value string) (string, error) {
+			n, err := strconv.ParseUint(value, 10, 16)
+			if err != nil || n == 0 {
+				return "", errors.New("need= is not a number of standbys")
+			}
+			return strconv.FormatUint(n, 10), nil
+		}},
+		period("wal_sender_timeout", pgstore.DefaultSenderTimeout),
+		period("lease", pgstore.DefaultLease),
+		parameter{name: "standbys", read: func(_ *place, value string) (string, error) {
+			if value != "accept" {
+				return "", errors.New("standbys= is not accept: it admits asynchronous standbys, of which none may ever be promoted; " +
+					"for others write guard=standbys&need=NUMBER")
+			}
+			return value, nil
+		}},
 		file("password_file"),
 	)
-	e.check, e.open = checkPasswords, openPostgres
+	e.check, e.open = checkPostgres, openPostgres
 	return e
 }
 
+// The values of guard=.
+const (
+	byWatchdog = "patroni-watchdog"
+	byStandbys = "standbys"
+)
+
+// checkPostgres checks the parameters together.
+func checkPostgres(p *place) error {
+	switch guard := p.values["guard"]; {
+	case guard == "" && (p.is("need") || p.is("wal_sender_timeout") || p.is("lease")):
+		return errors.New("need=, wal_sender_timeout= and lease= are about guard=: write guard=standbys&need=NUMBER, or leave them out")
+	case guard == byStandbys && !p.is("need"):
+		return errors.New("guard=standbys lacks need=, the number of standbys")
+	case guard == byWatchdog && (p.is("need") || p.is("wal_sender_timeout")):
+		return errors.New("need= and wal_sender_timeout= are about guard=standbys: leave them out")
+	}
+	return checkPasswords(p)
+}
+
+// guarded are the options of a guarded store, or nil.
+func (p *place) guarded() *pgstore.Guarded {
+	lease, _ := time.ParseDuration(p.values["lease"]) // they were read, or are the default: 0
+	timeout, _ := time.ParseDuration(p.values["wal_sender_timeout"])
+	need, _ := strconv.Atoi(p.values["need"])
+	switch p.values["guard"] {
+	case byWatchdog:
+		return &pgstore.Guarded{Watchdog: true, Lease: lease}
+	case byStandbys:
+		return &pgstore.Guarded{Standbys: need, SenderTimeout: timeout, Lease: lease}
+	}
+	return nil
+}
+
 // ownParameters are the parameters of the store itself, which pgx does not know.
-var ownParameters = []string{"table", "commit", "listen", "untested", "password_file"}
+var ownParameters = []string{
+	"table", "commit", "listen", "untested", "guard", "need", "wal_sender_timeout", "lease", "standbys", "password_file",
+}
 
 // forPgx is the common part of the addresses of a store and a listener, with more
 // parameters.
@@ -197,6 +256,7 @@ func (p *place) postgresOptions() (o pgstore.Options, err error) {
 	o = pgstore.Options{
 		Table:  cmp.Or(p.values["table"], pgstore.DefaultTable),
 		Commit: cmp.Or(pgstore.Commit(p.values["commit"]), pgstore.CommitOn), Untested: p.values["untested"] == "yes",
+		Guarded: p.guarded(), AcceptStandbys: p.is("standbys"),
 	}
 	except := "" // the listener's address, if that has another password
 	switch listen := p.values["listen"]; listen {

@@ -1,0 +1,359 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/tenurelock/tenure/driver"
+)
+
+// The layout of a guarded store. Beside the table of records there is one of a single row, about the lives of
+// the server: an id of the store, its settings, the life that is open, and the least token of that life. The table of
+// records has one column more, the life in which a session was opened; and its version has another
+// name, so that a store that is not guarded cannot use it.
+
+// lifeSuffix makes the name of the table of lives from that of the records.
+const lifeSuffix = "_life"
+
+// guardedVersion is the name of the column version in a guarded table.
+const guardedVersion = "guarded_version"
+
+// guardedNames are the columns of a guarded table that a record has.
+var guardedNames = append([]string{columns[0], guardedVersion}, columns[2:]...)
+
+// lifeNow is the name of the life of the server: its timeline and its start in microseconds. The control file
+// still has the old timeline after a promotion, until the first checkpoint. A timeline alone is no name: two
+// standbys that did not follow each other are promoted to the same one. The identifier of the system is left out,
+// since a standby has that of its primary. It fails on a standby.
+const lifeNow = `substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || '-' ||` +
+	` (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint`
+
+// physical selects the standbys of pg_stat_replication that may be promoted.
+const physical = `r.state = 'streaming' AND r.application_name <> 'pg_receivewal' AND NOT EXISTS ` +
+	`(SELECT FROM pg_replication_slots AS s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')`
+
+// lifeTable is the table of lives. %[1]s is its name, %[2]s what it is for.
+const lifeTable = `CREATE TABLE %[1]s (
+	one      boolean PRIMARY KEY DEFAULT true CHECK (one),
+	id       text NOT NULL,  -- of this store
+	settings text NOT NULL,  -- those of all programs
+	open     text NOT NULL,  -- the life of the server in which locks are granted
+	base     bigint NOT NULL -- the least token of that life
+);
+INSERT INTO %[1]s (id, settings, open, base) SELECT md5(clock_timestamp()::text || random()::text), '%[2]s', ` + lifeNow + `, 0`
+
+// guardedTable is the table of records of a guarded store.
+func guardedTable(table string) string {
+	return strings.NewReplacer("\tversion text", "\t"+guardedVersion+" text",
+		"\tdata    bytea            -- the holder's own", "\tdata    bytea,           -- the holder's own\n"+
+			"\tlife    text             -- the life of the server in which a session was opened").Replace(table)
+}
+
+// fresh counts the standbys, those that have answered lately and all. The clock of a standby takes part in that: the
+// setting wal_sender_timeout bounds an old primary without any clock, unless the whole server stood still. Then the
+// answer is too old.
+func (g *guard) fresh() string {
+	if g.Watchdog {
+		return "''"
+	}
+	return fmt.Sprintf("(SELECT count(*) FILTER (WHERE r.reply_time > clock_timestamp() - interval '%d s') || ' of ' || count(*)"+
+		" FROM pg_stat_replication AS r WHERE %s)", int(g.SenderTimeout.Seconds()), physical)
+}
+
+// lifeColumns are what a guarded answer has before the columns of a record.
+const lifeColumns = "e.life, e.id, e.settings, e.open, e.base, e.standbys"
+
+// newGuardedStatements returns the statements of a guarded store, for tables t and life.
+func newGuardedStatements(t, life, commit string, g *guard) statements {
+	settled := settings(commit)
+	all := strings.Join(guardedNames, ", ")
+	server := func(now, standbys string) string { // OFFSET 0: each is found once
+		return "(SELECT l.*, " + now + " AS life, " + standbys + " AS standbys FROM " + life + " AS l OFFSET 0)"
+	}
+	writes := server(lifeNow, g.fresh())
+	own := " AND e.settings = '" + g.settings + "' AND e.standbys = '" + g.streams + "'"
+	mine := func(n int) string { return fmt.Sprintf(own+" AND ($%d = '' OR e.id = $%[1]d)", n) }
+	const isLock = "$4 IN ('held', 'resting')"
+	const opened = "CASE WHEN $4 = 'alive' THEN e.life END"
+	const keep = guardedVersion + " = $2, token = $3, state = $4, owner = $5, record = $6"
+	const withData = keep + ", data = $7"
+	texts := func(n int) []uint32 { return slices.Repeat([]uint32{pgtype.TextOID}, n) }
+	// $8 and $9 are what it replaces, $10 the life to which it is bound, $11 whether it raises the token of a lock.
+	update := func(sets, also string) *statement {
+		return newStatement("UPDATE "+t+" AS t SET "+sets+" FROM "+writes+" AS e WHERE t.name = $1 AND t."+guardedVersion+" = $8 AND t.token = $9"+
+			" AND ($10 = '' OR $10 = e.life) AND ($11 = '' OR e.open = e.life AND t.token >= e.base)"+
+			" AND NOT (t.state = 'alive' AND $4 = 'alive' AND t.life IS DISTINCT FROM e.life)"+
+			also+mine(12)+settled+" RETURNING true, e.life", slices.Concat(oids, []uint32{pgtype.TextOID, pgtype.Int8OID}, texts(3))...)
+	}
+	isReleased := " AND t.state = '" + string(driver.Released) + "'"
+	insert := "INSERT INTO " + t + " (" + all + ", life) SELECT $1, $2, $3, $4, $5, $6, $7, " + opened
+	read := func(standbys, from, order string, types ...uint32) *statement {
+		now := "CASE WHEN pg_is_in_recovery() THEN '' ELSE " + lifeNow + " END"
+		return newStatement("SELECT pg_is_in_recovery(), "+lifeColumns+", "+all+", t.life FROM (VALUES (1)) AS one LEFT JOIN "+
+			server(now, standbys)+" AS e ON true"+from+order, types...)
+	}
+	one := " LEFT JOIN " + t + " AS t ON t.name = $1"
+	return statements{
+		get:  read("''", one, "", pgtype.TextOID),
+		look: read(g.fresh(), one, "", pgtype.TextOID),
+		getBatch: read("''", " JOIN unnest($1) WITH ORDINALITY AS wanted (key, n) ON true LEFT JOIN "+t+" AS t ON t.name = key",
+			" ORDER BY n", pgtype.TextArrayOID),
+		list: read("''", " LEFT JOIN (SELECT * FROM "+t+
+			" WHERE name >= $1 AND name > $2 AND starts_with(name, $1) ORDER BY name LIMIT $3) AS t ON true", " ORDER BY name",
+			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID),
+		// Claims as where nothing is guarded: $8 is the id.
+		claim: newStatement("WITH e AS MATERIALIZED "+writes+
+			", seen AS MATERIALIZED (SELECT "+all+", life AS opened FROM "+t+" WHERE name = $1)"+
+			", updated AS (UPDATE "+t+" AS t SET "+guardedVersion+" = $2, token = t.token + 1, state = $4, owner = $5"+
+			", data = COALESCE($7, t.data), record = "+claimedText+", life = "+opened+" FROM seen, e WHERE t.name = $1"+isReleased+
+			fmt.Sprintf(" AND t.token < %d", uint64(driver.MaxToken))+
+			" AND t."+guardedVersion+" = seen."+guardedVersion+" AND t.token = seen.token AND t.record::json ->> 'lease' <> ''"+
+			" AND (NOT "+isLock+" OR e.open = e.life AND t.token >= e.base)"+mine(8)+settled+" RETURNING 1)"+
+			", inserted AS ("+insert+" FROM e WHERE NOT EXISTS (SELECT FROM seen) AND (NOT "+isLock+" OR e.open = e.life AND e.base = 0)"+
+			mine(8)+settled+" ON CONFLICT (name) DO NOTHING RETURNING 1)"+
+			" SELECT EXISTS (SELECT FROM updated UNION ALL SELECT FROM inserted), "+lifeColumns+", "+all+", opened"+
+			" FROM (VALUES (1)) AS one LEFT JOIN e ON true LEFT JOIN seen ON true", slices.Concat(oids, texts(1))...),
+		swap:            update(withData, ""),
+		swapKeepingData: update(keep, ""),
+		take:            update(withData+", life = "+opened, isReleased),
+		takeKeepingData: update(keep+", life = "+opened, isReleased),
+		remove: newStatement("DELETE FROM "+t+" AS t USING "+writes+" AS e WHERE t.name = $1 AND t."+guardedVersion+" = $2 AND t.token = $3"+
+			" AND ($4 = '' OR $4 = e.life)"+mine(5)+settled+" RETURNING true, e.life",
+			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID),
+		// The life that was seen, and its base by a clock.
+		open: newStatement("UPDATE "+life+" AS l SET open = e.life, base = greatest(l.base + 1048576, $2) FROM "+writes+" AS e"+
+			" WHERE e.life = $1 AND l.open <> e.life"+mine(3)+settled+" RETURNING true, e.life", pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID),
+		// What driver.RaisedAtOpening returns: $8 and $9 are what it replaces, $10 the open life, $11 its base.
+		raise: newStatement("UPDATE "+t+" AS t SET "+keep+", life = NULL FROM "+writes+" AS e WHERE t.name = $1 AND t."+guardedVersion+" = $8 AND t.token = $9"+
+			" AND e.open = e.life AND e.open = $10 AND e.base = $11"+mine(12)+settled+" RETURNING true, e.life",
+			slices.Concat(oids[:6], []uint32{pgtype.ByteaOID, pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID})...),
+		raiseAbsent: newStatement(insert+" FROM "+writes+" AS e WHERE e.open = e.life AND e.open = $8 AND e.base = $9"+mine(10)+settled+
+			" ON CONFLICT (name) DO NOTHING RETURNING true, ''", slices.Concat(oids, []uint32{pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID})...),
+		guard: "SELECT token, state FROM " + t + " WHERE name = $1 FOR SHARE",
+	}
+}
+
+// server is what a guarded answer tells of the store and the server.
+type server struct {
+	life, id, settings, open string
+	base                     int64
+	standbys                 string // empty where they were not counted
+}
+
+// closed says that the life of the server is not open.
+func (s *server) closed() bool { return s.open != s.life }
+
+// stands returns an error if the server has not the store of this program.
+func (s *Store) stands(r *row) error {
+	known := s.id.Load()
+	switch {
+	case s.guard == nil || r.id != "" && known != nil && *known == r.id && r.settings == s.guard.settings:
+		return nil
+	case known != nil && r.id != *known:
+		s.replaced.Store(true)
+		return s.gone()
+	case r.id == "":
+		return driver.NotApplied(driver.Permanent(fmt.Errorf("postgres: table %s%s has no row: it was emptied; if no backup can be "+
+			"restored, stop all programs, wait for %v, drop both tables, and run tenure table create", s.Table(), lifeSuffix, s.Waits())))
+	case r.settings != s.guard.settings:
+		return driver.NotApplied(driver.Permanent(fmt.Errorf("postgres: table %s was created with %q, and this program expects %q: all "+
+			"programs use the same Options.Guarded, and parameters of their URLs", s.Table(), r.settings, s.guard.settings)))
+	}
+	s.id.CompareAndSwap(nil, &r.id)
+	return nil
+}
+
+// gone is the error of a store that was replaced.
+func (s *Store) gone() error {
+	return driver.NotApplied(driver.Replaced(fmt.Errorf("postgres: table %s is not the one that this program has used: it was dropped, "+
+		"emptied, or is in another cluster; if the data cannot be restored, stop all programs, and wait for %v", s.Table(), s.Waits())))
+}
+
+// mine is the id of the store, as statements name it.
+func (s *Store) mine() string {
+	if id := s.id.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// record returns what the row of an answer shows, and whether that is anything.
+func (s *Store) record(key string, r *row) (rec driver.Record, found bool, err error) {
+	if r.found {
+		if rec, err = r.Record(); err != nil {
+			return rec, true, err
+		}
+	}
+	found = r.found
+	if s.guard == nil {
+		return rec, found, nil
+	}
+	free := !found || rec.State == driver.Released || rec.State == driver.Reserved
+	if free && r.closed() && !strings.HasPrefix(key, driver.OwnPrefix) {
+		return driver.InClosedLife(rec, key, r.life, s.guard.waits), true, nil
+	}
+	if found {
+		rec.Life = r.life
+	}
+	return rec, found, nil
+}
+
+// opens opens the life of the server if a write allows that: in a request of its own, once for each
+// life and process.
+func (s *Store) opens(ctx context.Context, at *place, o driver.Opening) error {
+	if s.guard == nil || o.Life == "" {
+		return nil
+	}
+	if open := s.opened.Load(); open != nil && *open == o.Life {
+		return nil
+	}
+	_, err := s.run(ctx, at.sql.open, []any{o.Life, int64(min(o.Base, driver.MaxToken)), s.mine()}, "")
+	if err != nil {
+		return driver.NotApplied(err) // it may be open, but nothing else was written
+	}
+	s.opened.Store(&o.Life) // it is, or another life has begun
+	return nil
+}
+
+// shown is a record that was written in a life of the server as the store returns it.
+func (s *Store) shown(next driver.Record, life string) driver.Record {
+	if s.guard != nil {
+		next.Life, next.Opens = life, driver.Opening{}
+	}
+	return next
+}
+
+// mayClaim says that a lock that was not claimed has only changed since it was seen: another try may succeed.
+func (s *Store) mayClaim(r *row, seen, next driver.Record) bool {
+	lock := next.State == driver.Held
+	return s.stands(r) == nil && r.standbys == s.guard.streams && (!r.found || seen.State == driver.Released) &&
+		seen.Token < driver.MaxToken && (!lock || !r.closed() && int64(seen.Token) >= r.base)
+}
+
+// refused returns the error of a write that was not carried out, by what was found then.
+func (s *Store) refused(ctx context.Context, at *place, r *row, prev, next driver.Record, raises bool) error {
+	if err := s.stands(r); err != nil {
+		return err
+	}
+	if s.guard != nil && r.standbys != s.guard.streams {
+		return driver.NotApplied(fmt.Errorf("postgres: %s standbys have answered within %v, and writes need exactly %s: "+
+			"a primary that was cut off must not go on", r.standbys, s.guard.SenderTimeout, s.guard.streams))
+	}
+	stored, found := driver.Record{}, r.found
+	if found {
+		var err error
+		if stored, err = r.Record(); err != nil {
+			return driver.NotApplied(err)
+		}
+	}
+	if s.guard != nil && !r.closed() && raises && int64(stored.Token) < r.base && s.replaces(r, stored, prev) {
+		return s.raise(ctx, at, r, stored, next)
+	}
+	shown, found, err := s.record(next.Key, r)
+	switch {
+	case err != nil:
+		return driver.NotApplied(err)
+	case s.guard != nil && stored.State == driver.Alive && next.State == driver.Alive && r.session != r.life:
+		shown.State, shown.End, shown.Requests = driver.Closed, driver.EndExpired, nil
+	}
+	return &driver.ConflictError{Key: next.Key, Current: shown, Absent: !found}
+}
+
+// replaces says whether a write that raises the token of a lock replaces what is stored, or what was
+// shown of that while the life was closed. A claim replaces what is absent or released.
+func (s *Store) replaces(r *row, stored, prev driver.Record) bool {
+	free := stored.State == "" || stored.State == driver.Released
+	if prev.Version == "" {
+		return free
+	}
+	bound := prev.Life == "" || prev.Life == r.life
+	same := stored.Version == prev.Version
+	shown := prev.Version == r.life && (free || stored.State == driver.Reserved)
+	return bound && stored.Token == prev.Token && (same || shown)
+}
+
+// raise raises the token of a lock, absent (a zero record) or not, to the base of the life, before next may raise
+// it. That is one more request, which other processes may come before. Whatever becomes of it, next was not written.
+func (s *Store) raise(ctx context.Context, at *place, r *row, stored, next driver.Record) error {
+	raised := driver.RaisedAtOpening(stored, next, r.life, uint64(r.base))
+	st, args := at.sql.raiseAbsent, valuesOf(raised)
+	if r.found {
+		st, args = at.sql.raise, append(args, stored.Version, int64(stored.Token))
+	}
+	a := s.ask(ctx, st, append(args, r.life, r.base, s.mine()), "")
+	switch {
+	case a.err != nil:
+		return driver.NotApplied(fmt.Errorf("the token of %q must be raised first, since the server may have lost writes: %w", next.Key, a.err))
+	case a.changed == 0:
+		return s.conflict(ctx, at, driver.Record{}, driver.Record{Key: next.Key}, false)
+	}
+	raised.Life = r.life
+	return &driver.ConflictError{Key: next.Key, Current: raised.Detach()}
+}
+
+// guardProblems are what makes the table unusable because it is guarded, or because it is not.
+func (d *Description) guardProblems(problem func(is bool, text string, args ...any)) {
+	switch g := d.guard; {
+	case g == nil:
+		problem(d.Settings != "", "table %s is guarded (%s): write guard= and what else it was created with in the URL, or Options.Guarded",
+			d.Table, d.Settings)
+		problem(d.Asynchronous > 0 && d.SynchronousNames == "" && !d.accepted, "%w", errAsynchronous)
+	case !d.Exists:
+	case d.Settings == "":
+		problem(true, "table %s is not guarded: leave out guard= or Options.Guarded, or name another table", d.Table)
+	default:
+		problem(d.Settings != g.settings && d.Settings != "?", "table %s was created with %q, and this program expects %q: all programs use the "+
+			"same Options.Guarded, and parameters of their URLs", d.Table, d.Settings, g.settings)
+		problem(!d.Fsync, "fsync is off: a crash may lose any write, and a guard does not help")
+		if g.Watchdog {
+			return
+		}
+		problem(d.SenderTimeout <= 0 || d.SenderTimeout > g.SenderTimeout, "wal_sender_timeout is %v, which bounds for how long a primary "+
+			"that was cut off goes on: set it to %v or less, and not to 0", d.SenderTimeout, g.SenderTimeout)
+		problem(!d.Sees, "the role may not see which standbys are connected: GRANT pg_read_all_stats TO it")
+	}
+}
+
+// describeLife asks for the settings of a guarded store, and whether locks are granted.
+func describeLife(life string) string {
+	return "SELECT settings, e.life, open = e.life FROM " + life + ", (SELECT CASE WHEN pg_is_in_recovery() THEN '' ELSE " + lifeNow +
+		" END AS life) AS e"
+}
+
+// guardFindings say what a failover or a restart costs.
+func (d *Description) guardFindings() []driver.Finding {
+	g := d.guard
+	if g == nil || !d.Exists {
+		return nil
+	}
+	all := []driver.Finding{driver.OK("guard", "%s: after a start or a promotion no lock is granted for %v, and a failover "+
+		"gives none twice", g.settings, g.waits)}
+	if g.Watchdog {
+		all[0].Advice = "make sure that Patroni has watchdog mode: required: the store cannot see it"
+	}
+	if !g.Watchdog && d.Asynchronous != g.Standbys {
+		all = append(all, driver.Bad("standbys", "%d connected, and writes need exactly %d: all are refused", d.Asynchronous, g.Standbys).
+			Advise("start the others, or stop what is too many; for another number, create another table"))
+	}
+	if d.Open {
+		return append(all, driver.OK("life", "the server is known: locks are granted"))
+	}
+	return append(all, driver.Warn("life", "the server was started or promoted, and may have lost writes: no lock is granted until "+
+		"a process has seen it for %v", g.waits).Advise("wait; leases that are held go on"))
+}
+
+// errAsynchronous refuses a primary of which a failover loses writes.
+var errAsynchronous = errors.New("the server has asynchronous standbys, and a failover to one would lose the last locks and give their tokens " +
+	"again: name a synchronous standby in synchronous_standby_names; or guard the table, by guard= in the URL; or write standbys=accept if none is " +
+	"ever promoted: see docs/guides/postgres.md")
+
+func quotedLife(p *place) string { return pgx.Identifier{p.schema, p.name + lifeSuffix}.Sanitize() }
