@@ -4,6 +4,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -26,11 +27,15 @@ type Guarded struct {
 	// for ever.
 	Watchdog bool
 
-	// Standbys is how many standbys the primary has; all must be connected. A write is refused unless exactly as many
-	// receive its changes, and have answered within SenderTimeout. So a primary that was cut off from the standby
-	// that is promoted stops. The role must be a member of pg_read_all_stats to count them. pg_receivewal, base
-	// backups and logical replication do not count. A standby of a standby must not be promoted.
-	Standbys int
+	// Standbys is how many standbys the primary has at most, and Need how many of them must be connected: all if zero. A
+	// write is refused if fewer have answered within SenderTimeout, or if more are connected. So a primary that was cut off
+	// from the standby that is promoted stops. The role must be a member of pg_read_all_stats to count them.
+	// pg_receivewal, base backups and logical replication do not count. A standby of a standby must not be promoted.
+	//
+	// After a failover the new primary has one standby less: with all of them needed, it refuses each write until the old
+	// primary has come back. Set Need to half of the Standbys, rounded down, only if a majority of the servers decides about
+	// a failover, by what runs beside each server and nowhere else: then fewer can stay with a primary that was cut off.
+	Standbys, Need int
 
 	// SenderTimeout is at least the setting wal_sender_timeout of the server, which [Open] compares: 10 s if zero, and
 	// whole seconds. It has no meaning with Watchdog. The longer it is, the longer a failover stops all grants.
@@ -62,7 +67,6 @@ type guard struct {
 	Guarded
 	waits    time.Duration
 	settings string // as the table keeps and compares them
-	streams  string // what the statements find if the standbys are as they should be
 }
 
 // guard returns nil if nothing is guarded.
@@ -79,31 +83,38 @@ func (g *Guarded) guard() (*guard, error) {
 		return nil, fmt.Errorf("pgstore: lease %v: it is whole milliseconds, and at least a second", set.Lease)
 	case set.Watchdog == (set.Standbys != 0):
 		return nil, errors.New("pgstore: a guarded store needs Watchdog or Standbys, and not both: something must stop a primary that was cut off")
-	case set.Watchdog && set.SenderTimeout != 0:
-		return nil, errors.New("pgstore: SenderTimeout is about Standbys: leave it out with Watchdog")
+	case set.Watchdog && (set.SenderTimeout != 0 || set.Need != 0):
+		return nil, errors.New("pgstore: Need and SenderTimeout are about Standbys: leave them out with Watchdog")
 	case set.Watchdog:
 		set.waits = set.Lease + extended(safetyMargin)
 		set.settings = "patroni-watchdog lease=" + set.Lease.String()
 		return &set, nil
-	case set.SenderTimeout == 0:
-		set.SenderTimeout = DefaultSenderTimeout
 	}
+	set.SenderTimeout = cmp.Or(set.SenderTimeout, DefaultSenderTimeout)
+	set.Need = cmp.Or(set.Need, set.Standbys)
 	switch {
 	case set.Standbys < 1 || set.Standbys > maxStandbys:
 		return nil, fmt.Errorf("pgstore: %d standbys: 1 to %d are possible", set.Standbys, maxStandbys)
+	case set.Need < max(1, set.Standbys/2) || set.Need > set.Standbys:
+		return nil, fmt.Errorf("pgstore: %d of %d standbys: at least half of them are needed, and one", set.Need, set.Standbys)
 	case set.SenderTimeout < time.Second || set.SenderTimeout%time.Second != 0:
 		return nil, fmt.Errorf("pgstore: sender timeout %v: it is whole seconds, at least one", set.SenderTimeout)
 	}
 	set.waits = set.Lease + extended(set.SenderTimeout+senderSlack)
-	set.streams = standbysText(set.Standbys, set.Standbys)
-	set.settings = fmt.Sprintf("standbys=%d wal_sender_timeout=%v lease=%v", set.Standbys, set.SenderTimeout, set.Lease)
+	set.settings = fmt.Sprintf("standbys=%d of %d wal_sender_timeout=%v lease=%v", set.Need, set.Standbys, set.SenderTimeout, set.Lease)
 	return &set, nil
 }
 
 // extended is d by a clock that is slow.
 func extended(d time.Duration) time.Duration { return time.Duration((1 + drift) * float64(d)) }
 
-func standbysText(fresh, all int) string { return strconv.Itoa(fresh) + " of " + strconv.Itoa(all) }
+// needs says how many standbys writes need.
+func (g *guard) needs() string {
+	if g.Need == g.Standbys {
+		return "exactly " + strconv.Itoa(g.Need)
+	}
+	return fmt.Sprintf("%d to %d", g.Need, g.Standbys)
+}
 
 // Waits returns how long a contender waits: see [driver.Guarded]. It is the longest lease and 5.5 s with
 // Guarded.Watchdog, or 1.1 times the sender timeout and 2 s with Guarded.Standbys: 20.5 s and 28.2 s by default. Without

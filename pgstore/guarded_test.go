@@ -4,7 +4,12 @@
 package pgstore
 
 import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/drivertest"
@@ -64,4 +69,242 @@ func plantGuarded(t testing.TB, database string, rec driver.Record) {
 	t.Helper()
 	mustExec(t, database, "DELETE FROM tenure_records WHERE name = $1", rec.Key)
 	mustExec(t, database, "INSERT INTO tenure_records VALUES ($1, $2, $3, $4, $5, $6, $7, "+lifeNow+")", valuesOf(rec)...)
+}
+
+// small are options of a guard whose times are short.
+var small = Guarded{Standbys: 2, Need: 1, SenderTimeout: time.Second, Lease: 2 * time.Second}
+
+// cluster starts a primary and two standbys, which follow it through relays.
+func cluster(t *testing.T) (primary *enginetest.PostgreSQLServer, standbys []*enginetest.PostgreSQLServer, relays []*enginetest.Relay) {
+	primary = enginetest.StartPostgreSQL(t, "fsync=on", "wal_log_hints=on", "full_page_writes=on", "wal_sender_timeout=1s")
+	for range 2 {
+		r := enginetest.NewRelay(t, primary.Addr)
+		relays = append(relays, r)
+		standbys = append(standbys, primary.StandbyThrough(r.Addr))
+	}
+	return primary, standbys, relays
+}
+
+// TestFailoverThatLosesTheTail: a primary is cut off from its standbys, and goes on for a while. Then it refuses each
+// write. The standby that was promoted grants nothing before it has been seen for Waits, and then higher tokens.
+func TestFailoverThatLosesTheTail(t *testing.T) {
+	primary, standbys, relays := cluster(t)
+	created(t, primary.URL, &small)
+	options := Options{Guarded: &small}
+	old := mustOpenWith(t, primary.URL, &options)
+	short := func(rec driver.Record) driver.Record {
+		rec.Lease = small.Lease
+		return rec
+	}
+	kept := enginetest.Claim(t, old, short(held("kept")))
+	open := short(held(driver.SessionKey("s")))
+	open.State = driver.Alive
+	session := enginetest.Claim(t, old, open)
+	free := enginetest.Claim(t, old, short(held("free")))
+	replayed(t, primary, standbys...)
+
+	resume := []func(){relays[0].Hold(), relays[1].Hold()}
+	lost := enginetest.Claim(t, old, short(held("lost")))
+	newer := enginetest.Swap(t, old, kept, beat(kept))
+	_ = enginetest.Swap(t, old, free, released(free))
+	enginetest.Eventually(t, "the old primary stops", func(ctx context.Context) error {
+		next, err := old.Swap(ctx, lost, beat(lost))
+		if err == nil {
+			lost = next
+			return errors.New("a write was answered")
+		}
+		return mentions(err, "0 standbys are connected, 0 have answered within 1s, and writes need 1 to 2")
+	})
+	for what, write := range map[string]func() error{
+		"claim":  func() error { _, _, err := old.Claim(t.Context(), short(held("another"))); return err },
+		"swap":   func() error { _, err := old.Swap(t.Context(), newer, beat(newer)); return err },
+		"raise":  func() error { r := released(newer); r.Token += 9; _, err := old.Raise(t.Context(), newer, r); return err },
+		"delete": func() error { return old.Delete(t.Context(), newer) },
+	} {
+		if err := write(); !errors.Is(err, driver.ErrNotApplied) || mentions(err, "writes need 1 to 2") != nil {
+			t.Errorf("%s on the old primary: %v", what, err)
+		}
+	}
+
+	standbys[0].Promote()
+	relays[1].Aim(standbys[0].Addr)
+	resume[1]()
+	now := mustOpenWith(t, standbys[0].URL, &options)
+	var life string
+	enginetest.Eventually(t, "the new primary has its standby", func(ctx context.Context) error {
+		_, err := now.Swap(ctx, lost, beat(lost))
+		var conflict *driver.ConflictError
+		if !errors.As(err, &conflict) {
+			return err
+		}
+		life = conflict.Current.Life
+		if shown := driver.InClosedLife(driver.Record{}, "lost", life, now.Waits()); conflict.Current.Version != shown.Version {
+			t.Errorf("a heartbeat of what was lost: %v", err)
+		}
+		return nil
+	})
+	if life == kept.Life || life == "" {
+		t.Fatalf("the life is %q, and was %q", life, kept.Life)
+	}
+	for _, key := range []string{"lost", "never"} {
+		if _, _, err := now.Claim(t.Context(), short(held(key))); mentions(err, "reserved") != nil {
+			t.Errorf("claim of %q in a closed life: %v", key, err)
+		}
+	}
+	// The holder whose last heartbeat was lost goes on from the one before: its own beats name no life.
+	own := kept
+	own.Life = ""
+	kept = enginetest.Swap(t, now, own, beat(kept))
+	own = session
+	own.Life = ""
+	if _, err := now.Swap(t.Context(), own, beat(session)); mentions(err, "closed") != nil {
+		t.Errorf("heartbeat of a session: %v", err)
+	}
+	if _, err := now.Swap(t.Context(), free, released(free)); err == nil {
+		t.Error("a write that names the former life was carried out")
+	}
+
+	// By the wrong life nothing opens; by the right one everything does, with the token raised.
+	next := short(held("lost"))
+	next.Opens = driver.OpeningOf(kept.Life+"0", time.Now())
+	if _, _, err := now.Claim(t.Context(), next); mentions(err, "reserved") != nil {
+		t.Errorf("claim that opens another life: %v", err)
+	}
+	next.Opens = driver.OpeningOf(life, time.Now())
+	_, _, err := now.Claim(t.Context(), next)
+	var conflict *driver.ConflictError
+	if !errors.As(err, &conflict) || conflict.Current.End != driver.EndRaised || conflict.Current.Token <= lost.Token {
+		t.Fatalf("claim that opens: %v", err)
+	}
+	again, _, err := now.Claim(t.Context(), short(held("lost")))
+	if err != nil || again.Token <= conflict.Current.Token {
+		t.Fatalf("claim after the raise: %v, %v", again, err)
+	}
+	if shown := enginetest.Get(t, mustOpenWith(t, standbys[0].URL, &options), "lost"); shown.Token != again.Token || shown.Life != life {
+		t.Errorf("another store sees %v", shown)
+	}
+	_ = enginetest.Swap(t, now, kept, beat(kept))
+}
+
+// TestServerThatStoodStill: writes that wait at a server while it stands still, and another is promoted, are refused when
+// it goes on, though its senders have not noticed yet that their standbys are gone.
+func TestServerThatStoodStill(t *testing.T) {
+	primary, standbys, _ := cluster(t)
+	created(t, primary.URL, &small)
+	const writes = 8
+	var stores []*Store
+	for range writes {
+		s := mustOpenWith(t, with(t, primary.URL, "pool_max_conns", "1"), &Options{Guarded: &small, Listen: ListenOff})
+		enginetest.Claim(t, s, shortly())
+		stores = append(stores, s)
+	}
+	replayed(t, primary, standbys...)
+	primary.Stop()
+	answers := make(chan error, writes)
+	for _, s := range stores {
+		go func() {
+			_, _, err := s.Claim(t.Context(), shortly())
+			answers <- err
+		}()
+	}
+	standbys[0].Promote()
+	time.Sleep(small.SenderTimeout + senderSlack)
+	primary.Continue()
+	for range writes {
+		if err := <-answers; mentions(err, "writes need 1 to 2") != nil {
+			t.Errorf("a write that had waited: %v", err)
+		}
+	}
+}
+
+// shortly is a lock that nobody has claimed.
+func shortly() driver.Record {
+	rec := held("lock-" + strings.ToLower(rand.Text()))
+	rec.Lease = small.Lease
+	return rec
+}
+
+// TestLives: a promotion, a start, a standby that never followed, and a server that went back have a life of their own.
+func TestLives(t *testing.T) {
+	primary, standbys, relays := cluster(t)
+	created(t, primary.URL, &small)
+	of := func(s *enginetest.PostgreSQLServer) string { return ask[string](t, s.URL, "SELECT "+lifeNow) }
+	seen := map[string]string{}
+	begins := func(what string, s *enginetest.PostgreSQLServer) {
+		t.Helper()
+		life := of(s)
+		if before, is := seen[life]; is || strings.Trim(life, "0123456789ABCDEF-") != "" {
+			t.Errorf("%s: life %q, which was that of %q", what, life, before)
+		}
+		seen[life] = what
+		if d, err := mustConnect(t, s.URL).Inspect(t.Context()); err != nil || d.Life != life || d.Open != (len(seen) == 1) {
+			t.Errorf("%s: %+v, %v", what, d, err)
+		}
+	}
+	begins("the first", primary)
+	replayed(t, primary, standbys...)
+	for _, r := range relays {
+		r.Cut()
+	}
+	standbys[0].Promote()
+	begins("a promotion", standbys[0])
+	standbys[0].Kill()
+	standbys[1].Promote()
+	begins("its sibling, on the same timeline", standbys[1])
+	mustExec(t, primary.URL, "CREATE TABLE gone()")
+	primary.End(2) // SIGINT: it ends at once, and cleanly
+	primary.Name = "back"
+	primary.Rewind(standbys[1])
+	replayed(t, standbys[1], primary)
+	standbys[1].Kill()
+	primary.Promote()
+	begins("the first server after it went back", primary)
+	primary.Restart()
+	begins("a restart", primary)
+	primary.Kill()
+	primary.Start()
+	primary.Await()
+	begins("a start after a crash", primary)
+	if len(seen) != 6 {
+		t.Errorf("%d lives", len(seen))
+	}
+}
+
+// replayed waits until standbys have all that their primary has.
+func replayed(t *testing.T, primary *enginetest.PostgreSQLServer, standbys ...*enginetest.PostgreSQLServer) {
+	t.Helper()
+	at := ask[string](t, primary.URL, "SELECT pg_current_wal_insert_lsn()::text")
+	for _, s := range standbys {
+		enginetest.Eventually(t, s.Name+" has replayed all", func(context.Context) error {
+			if !ask[bool](t, s.URL, "SELECT coalesce(pg_last_wal_replay_lsn() >= '"+at+"'::pg_lsn, false)") {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
+}
+
+func mustConnect(t *testing.T, url string) *Store {
+	t.Helper()
+	s, err := Connect(url, &Options{Guarded: &small})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// mentions returns an error unless err has the text.
+func mentions(err error, text string) error {
+	if err == nil || !strings.Contains(err.Error(), text) {
+		return errors.New("not " + text + ": " + errorText(err))
+	}
+	return nil
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "no error"
+	}
+	return err.Error()
 }

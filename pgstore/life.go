@@ -58,29 +58,31 @@ func guardedTable(table string) string {
 			"\tlife    text             -- the life of the server in which a session was opened").Replace(table)
 }
 
-// fresh counts the standbys, those that have answered lately and all. The clock of a standby takes part in that: the
+// counts counts the standbys: those that have answered lately, and all. The clock of a standby takes part in that: the
 // setting wal_sender_timeout bounds an old primary without any clock, unless the whole server stood still. Then the
 // answer is too old.
-func (g *guard) fresh() string {
+func (g *guard) counts() string {
 	if g.Watchdog {
-		return "''"
+		return notCounted
 	}
-	return fmt.Sprintf("(SELECT count(*) FILTER (WHERE r.reply_time > clock_timestamp() - interval '%d s') || ' of ' || count(*)"+
+	return fmt.Sprintf("(SELECT count(*) FILTER (WHERE r.reply_time > clock_timestamp() - interval '%d s') AS fresh, count(*) AS connected"+
 		" FROM pg_stat_replication AS r WHERE %s)", int(g.SenderTimeout.Seconds()), physical)
 }
 
+const notCounted = "(SELECT 0::bigint AS fresh, 0::bigint AS connected)"
+
 // lifeColumns are what a guarded answer has before the columns of a record.
-const lifeColumns = "e.life, e.id, e.settings, e.open, e.base, e.standbys"
+const lifeColumns = "e.life, e.id, e.settings, e.open, e.base, e.fresh, e.connected"
 
 // newGuardedStatements returns the statements of a guarded store, for tables t and life.
 func newGuardedStatements(t, life, commit string, g *guard) statements {
 	settled := settings(commit)
 	all := strings.Join(guardedNames, ", ")
 	server := func(now, standbys string) string { // OFFSET 0: each is found once
-		return "(SELECT l.*, " + now + " AS life, " + standbys + " AS standbys FROM " + life + " AS l OFFSET 0)"
+		return "(SELECT l.*, s.*, " + now + " AS life FROM " + life + " AS l, " + standbys + " AS s OFFSET 0)"
 	}
-	writes := server(lifeNow, g.fresh())
-	own := " AND e.settings = '" + g.settings + "' AND e.standbys = '" + g.streams + "'"
+	writes := server(lifeNow, g.counts())
+	own := fmt.Sprintf(" AND e.settings = '%s' AND e.fresh >= %d AND e.connected <= %d", g.settings, g.Need, g.Standbys)
 	mine := func(n int) string { return fmt.Sprintf(own+" AND ($%d = '' OR e.id = $%[1]d)", n) }
 	const isLock = "$4 IN ('held', 'resting')"
 	const opened = "CASE WHEN $4 = 'alive' THEN e.life END"
@@ -103,11 +105,11 @@ func newGuardedStatements(t, life, commit string, g *guard) statements {
 	}
 	one := " LEFT JOIN " + t + " AS t ON t.name = $1"
 	return statements{
-		get:  read("''", one, "", pgtype.TextOID),
-		look: read(g.fresh(), one, "", pgtype.TextOID),
-		getBatch: read("''", " JOIN unnest($1) WITH ORDINALITY AS wanted (key, n) ON true LEFT JOIN "+t+" AS t ON t.name = key",
+		get:  read(notCounted, one, "", pgtype.TextOID),
+		look: read(g.counts(), one, "", pgtype.TextOID),
+		getBatch: read(notCounted, " JOIN unnest($1) WITH ORDINALITY AS wanted (key, n) ON true LEFT JOIN "+t+" AS t ON t.name = key",
 			" ORDER BY n", pgtype.TextArrayOID),
-		list: read("''", " LEFT JOIN (SELECT * FROM "+t+
+		list: read(notCounted, " LEFT JOIN (SELECT * FROM "+t+
 			" WHERE name >= $1 AND name > $2 AND starts_with(name, $1) ORDER BY name LIMIT $3) AS t ON true", " ORDER BY name",
 			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID),
 		// Claims as where nothing is guarded: $8 is the id.
@@ -146,7 +148,7 @@ func newGuardedStatements(t, life, commit string, g *guard) statements {
 type server struct {
 	life, id, settings, open string
 	base                     int64
-	standbys                 string // empty where they were not counted
+	fresh, connected         int64 // standbys
 }
 
 // closed says that the life of the server is not open.
@@ -232,10 +234,15 @@ func (s *Store) shown(next driver.Record, life string) driver.Record {
 	return next
 }
 
+// bounded says that the server may answer a write: it would stop if it was cut off.
+func (g *guard) bounded(r *row) bool {
+	return r.fresh >= int64(g.Need) && r.connected <= int64(g.Standbys)
+}
+
 // mayClaim says that a lock that was not claimed has only changed since it was seen: another try may succeed.
 func (s *Store) mayClaim(r *row, seen, next driver.Record) bool {
 	lock := next.State == driver.Held
-	return s.stands(r) == nil && r.standbys == s.guard.streams && (!r.found || seen.State == driver.Released) &&
+	return s.stands(r) == nil && s.guard.bounded(r) && (!r.found || seen.State == driver.Released) &&
 		seen.Token < driver.MaxToken && (!lock || !r.closed() && int64(seen.Token) >= r.base)
 }
 
@@ -244,9 +251,9 @@ func (s *Store) refused(ctx context.Context, at *place, r *row, prev, next drive
 	if err := s.stands(r); err != nil {
 		return err
 	}
-	if s.guard != nil && r.standbys != s.guard.streams {
-		return driver.NotApplied(fmt.Errorf("postgres: %s standbys have answered within %v, and writes need exactly %s: "+
-			"a primary that was cut off must not go on", r.standbys, s.guard.SenderTimeout, s.guard.streams))
+	if g := s.guard; g != nil && !g.bounded(r) {
+		return driver.NotApplied(fmt.Errorf("postgres: %d standbys are connected, %d have answered within %v, and writes need %s: "+
+			"a primary that was cut off must not go on", r.connected, r.fresh, g.SenderTimeout, g.needs()))
 	}
 	stored, found := driver.Record{}, r.found
 	if found {
@@ -340,9 +347,14 @@ func (d *Description) guardFindings() []driver.Finding {
 	if g.Watchdog {
 		all[0].Advice = "make sure that Patroni has watchdog mode: required: the store cannot see it"
 	}
-	if !g.Watchdog && d.Asynchronous != g.Standbys {
-		all = append(all, driver.Bad("standbys", "%d connected, and writes need exactly %d: all are refused", d.Asynchronous, g.Standbys).
+	switch n := d.Asynchronous + d.Synchronous; {
+	case g.Watchdog:
+	case n < g.Need || n > g.Standbys:
+		all = append(all, driver.Bad("standbys", "%d connected, and writes need %s: all are refused", n, g.needs()).
 			Advise("start the others, or stop what is too many; for another number, create another table"))
+	case n == g.Need && n < g.Standbys:
+		all = append(all, driver.Warn("standbys", "%d of %d connected: if one more is lost, all writes are refused", n, g.Standbys).
+			Advise("start the others"))
 	}
 	if d.Open {
 		return append(all, driver.OK("life", "the server is known: locks are granted"))

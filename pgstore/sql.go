@@ -104,13 +104,14 @@ func rowOf(raw [][]byte) (row, error) {
 	case len(columns):
 	case guardedColumns + len(columns) + 1:
 		r.server = server{
-			life: string(raw[0]), id: string(raw[1]), settings: string(raw[2]), open: string(raw[3]), standbys: string(raw[5]),
+			life: string(raw[0]), id: string(raw[1]), settings: string(raw[2]), open: string(raw[3]),
 		}
-		if raw[4] != nil { //nolint:gocritic // NULL if the store has no row
-			if len(raw[4]) != 8 {
+		for i, n := range []*int64{&r.base, &r.fresh, &r.connected} { // NULL if the store has no row
+			if of := raw[4+i]; len(of) == 8 {
+				*n = int64(binary.BigEndian.Uint64(of))
+			} else if of != nil {
 				return row{}, errTypes
 			}
-			r.base = int64(binary.BigEndian.Uint64(raw[4]))
 		}
 		r.session, raw = string(raw[len(raw)-1]), raw[guardedColumns:]
 	default:
@@ -176,7 +177,7 @@ func channelOf(table string) string {
 }
 
 // guardedColumns are how many columns of lifeColumns there are.
-const guardedColumns = 6
+const guardedColumns = 7
 
 // settings sets what the answer depends on: the commit is as safe as the options say, whatever the settings of the
 // role and the server, and a warning comes if it is not. Both end with the statement. To look at them costs less

@@ -131,6 +131,12 @@ func (s *PostgreSQLServer) Configure(name, value string) {
 // standby1, standby2, and so on.
 func (s *PostgreSQLServer) Standby() *PostgreSQLServer {
 	s.t.Helper()
+	return s.StandbyThrough(s.Addr)
+}
+
+// StandbyThrough is Standby through a relay to this server, at an address.
+func (s *PostgreSQLServer) StandbyThrough(address string) *PostgreSQLServer {
+	s.t.Helper()
 	var settings []string
 	for _, setting := range s.settings {
 		if !strings.HasPrefix(setting, "synchronous_standby_names") {
@@ -140,12 +146,28 @@ func (s *PostgreSQLServer) Standby() *PostgreSQLServer {
 	f := newPostgreSQL(s.t, settings)
 	s.standbys++
 	f.Name = fmt.Sprint("standby", s.standbys)
-	need(s.t, launcher.FollowPostgreSQL(f.Data, s.URL, f.Name))
+	need(s.t, launcher.FollowPostgreSQL(f.Data, strings.Replace(s.URL, s.Addr, address, 1), f.Name))
 	f.Start()
 	f.Await()
 	follows := "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND application_name = '" + f.Name + "'"
 	s.until(f.Name+" follows", func() bool { return psql(s.t, s.URL, follows) == "1" })
 	return f
+}
+
+// Promote makes a standby a primary, and waits until it is.
+func (s *PostgreSQLServer) Promote() {
+	s.t.Helper()
+	psql(s.t, s.URL, "SELECT pg_promote(true, 60)")
+}
+
+// Rewind makes a stopped server a standby of another one, whose history has left its own behind. Both have the setting
+// wal_log_hints=on.
+func (s *PostgreSQLServer) Rewind(to *PostgreSQLServer) {
+	s.t.Helper()
+	psql(s.t, to.URL, "CHECKPOINT") // by which it knows its timeline
+	need(s.t, launcher.RewindPostgreSQL(s.Data, to.URL, s.Name))
+	s.Start()
+	s.Await()
 }
 
 // until waits for something that the server does.

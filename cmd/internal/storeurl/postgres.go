@@ -61,13 +61,7 @@ func postgres() *engine {
 			}
 			return value, nil
 		}},
-		parameter{name: "need", read: func(_ *place, value string) (string, error) {
-			n, err := strconv.ParseUint(value, 10, 16)
-			if err != nil || n == 0 {
-				return "", errors.New("need= is not a number of standbys")
-			}
-			return strconv.FormatUint(n, 10), nil
-		}},
+		number("need"), number("of"),
 		period("wal_sender_timeout", pgstore.DefaultSenderTimeout),
 		period("lease", pgstore.DefaultLease),
 		parameter{name: "standbys", read: func(_ *place, value string) (string, error) {
@@ -92,14 +86,25 @@ const (
 // checkPostgres checks the parameters together.
 func checkPostgres(p *place) error {
 	switch guard := p.values["guard"]; {
-	case guard == "" && (p.is("need") || p.is("wal_sender_timeout") || p.is("lease")):
-		return errors.New("need=, wal_sender_timeout= and lease= are about guard=: write guard=standbys&need=NUMBER, or leave them out")
+	case guard == "" && (p.is("need") || p.is("of") || p.is("wal_sender_timeout") || p.is("lease")):
+		return errors.New("need=, of=, wal_sender_timeout= and lease= are about guard=: write guard=standbys&need=NUMBER, or leave them out")
 	case guard == byStandbys && !p.is("need"):
 		return errors.New("guard=standbys lacks need=, the number of standbys")
-	case guard == byWatchdog && (p.is("need") || p.is("wal_sender_timeout")):
-		return errors.New("need= and wal_sender_timeout= are about guard=standbys: leave them out")
+	case guard == byWatchdog && (p.is("need") || p.is("of") || p.is("wal_sender_timeout")):
+		return errors.New("need=, of= and wal_sender_timeout= are about guard=standbys: leave them out")
 	}
 	return checkPasswords(p)
+}
+
+// number is a parameter that is a number of standbys.
+func number(name string) parameter {
+	return parameter{name: name, read: func(_ *place, value string) (string, error) {
+		n, err := strconv.ParseUint(value, 10, 16)
+		if err != nil || n == 0 {
+			return "", errors.New(name + "= is not a number of standbys")
+		}
+		return strconv.FormatUint(n, 10), nil
+	}}
 }
 
 // guarded are the options of a guarded store, or nil.
@@ -107,18 +112,19 @@ func (p *place) guarded() *pgstore.Guarded {
 	lease, _ := time.ParseDuration(p.values["lease"]) // they were read, or are the default: 0
 	timeout, _ := time.ParseDuration(p.values["wal_sender_timeout"])
 	need, _ := strconv.Atoi(p.values["need"])
+	of, _ := strconv.Atoi(cmp.Or(p.values["of"], p.values["need"]))
 	switch p.values["guard"] {
 	case byWatchdog:
 		return &pgstore.Guarded{Watchdog: true, Lease: lease}
 	case byStandbys:
-		return &pgstore.Guarded{Standbys: need, SenderTimeout: timeout, Lease: lease}
+		return &pgstore.Guarded{Standbys: of, Need: need, SenderTimeout: timeout, Lease: lease}
 	}
 	return nil
 }
 
 // ownParameters are the parameters of the store itself, which pgx does not know.
 var ownParameters = []string{
-	"table", "commit", "listen", "untested", "guard", "need", "wal_sender_timeout", "lease", "standbys", "password_file",
+	"table", "commit", "listen", "untested", "guard", "need", "of", "wal_sender_timeout", "lease", "standbys", "password_file",
 }
 
 // forPgx is the common part of the addresses of a store and a listener, with more

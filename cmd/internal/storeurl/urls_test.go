@@ -121,9 +121,9 @@ func TestSettings(t *testing.T) {
 		"postgres://u@h/d?listen=off&commit=remote_apply&table=s.t&sslmode=disable": pgstore.Options{
 			Table: "s.t", Commit: pgstore.CommitRemoteApply, Listen: pgstore.ListenOff,
 		},
-		"postgres://u@h/d?guard=standbys&need=2&wal_sender_timeout=20s&lease=30s": pgstore.Options{
+		"postgres://u@h/d?guard=standbys&need=1&of=2&wal_sender_timeout=20s&lease=30s": pgstore.Options{
 			Table: "tenure_records", Commit: pgstore.CommitOn,
-			Guarded: &pgstore.Guarded{Standbys: 2, SenderTimeout: 20 * time.Second, Lease: 30 * time.Second},
+			Guarded: &pgstore.Guarded{Standbys: 2, Need: 1, SenderTimeout: 20 * time.Second, Lease: 30 * time.Second},
 		},
 		"postgres://u@h/d?guard=patroni-watchdog": pgstore.Options{
 			Table: "tenure_records", Commit: pgstore.CommitOn, Guarded: &pgstore.Guarded{Watchdog: true},

@@ -97,6 +97,18 @@ func FollowPostgreSQL(data, url, name string) error {
 	}}.Run()
 }
 
+// RewindPostgreSQL makes the data of a stopped server those of a standby of the server of a URL.
+func RewindPostgreSQL(data, url, name string) error {
+	program, err := PostgresProgram("pg_rewind")
+	if err != nil {
+		return err
+	}
+	return Server{Dir: data, User: PostgresUser, Args: []string{
+		program, "--target-pgdata", data, "--source-server", url + "&application_name=" + name,
+		"--write-recovery-conf", "--no-sync",
+	}}.Run()
+}
+
 func onePostgreSQL(dir string, port int) (Server, error) {
 	if err := Own(dir); err != nil {
 		return Server{}, err
