@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -116,9 +117,14 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 		return mentions(err, "0 standbys are connected, 0 have answered within 1s, and writes need 1 to 2")
 	})
 	for what, write := range map[string]func() error{
-		"claim":  func() error { _, _, err := old.Claim(t.Context(), short(held("another"))); return err },
-		"swap":   func() error { _, err := old.Swap(t.Context(), newer, beat(newer)); return err },
-		"raise":  func() error { r := released(newer); r.Token += 9; _, err := old.Raise(t.Context(), newer, r); return err },
+		"claim": func() error { _, _, err := old.Claim(t.Context(), short(held("another"))); return err },
+		"swap":  func() error { _, err := old.Swap(t.Context(), newer, beat(newer)); return err },
+		"raise": func() error {
+			r := released(newer)
+			r.Token += 9
+			_, err := old.Raise(t.Context(), newer, r)
+			return err
+		},
 		"delete": func() error { return old.Delete(t.Context(), newer) },
 	} {
 		if err := write(); !errors.Is(err, driver.ErrNotApplied) || mentions(err, "writes need 1 to 2") != nil {
@@ -268,6 +274,116 @@ func TestLives(t *testing.T) {
 	if len(seen) != 6 {
 		t.Errorf("%d lives", len(seen))
 	}
+}
+
+// TestGuardedTable: a table is guarded or not, for all programs alike, and its row about the server must stay.
+func TestGuardedTable(t *testing.T) {
+	server := enginetest.StartPostgreSQL(t, "fsync=on", "wal_sender_timeout=10s")
+	opened := func(database string, o *Options) error {
+		t.Helper()
+		s, err := Open(t.Context(), database, o)
+		if err == nil {
+			_ = s.Close()
+		}
+		return err
+	}
+	longer := *byWatchdog
+	longer.Lease = time.Minute
+	plain, guarded := newDatabase(t, server.URL), enginetest.Database(t, server.URL)
+	created(t, guarded, byWatchdog)
+	for _, tc := range []struct {
+		database string
+		o        *Options
+		want     string
+	}{
+		{guarded, nil, "is guarded (patroni-watchdog lease=15s)"},
+		{guarded, &Options{Guarded: &longer}, `created with "patroni-watchdog lease=15s", and this program expects "patroni-watchdog lease=1m0s"`},
+		{guarded, &Options{Guarded: &Guarded{Standbys: 1}}, `this program expects "standbys=1 of 1 wal_sender_timeout=10s lease=15s"`},
+		{guarded, &Options{Guarded: &Guarded{Standbys: 1, SenderTimeout: 9 * time.Second}}, "wal_sender_timeout is 10s"},
+		{plain, &Options{Guarded: byWatchdog}, "is not guarded"},
+	} {
+		if err := opened(tc.database, tc.o); mentions(err, tc.want) != nil || !errors.Is(err, driver.ErrPermanent) {
+			t.Errorf("%+v: %v, want %q", tc.o, err, tc.want)
+		}
+	}
+	// Stores that have examined nothing are refused by each statement.
+	for database, o := range map[string]*Options{guarded: nil, plain: {Guarded: byWatchdog}} {
+		pool := connect(t, database)
+		defer pool.Close()
+		s, err := New(pool, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if _, err := s.Get(t.Context(), "x", driver.Strong); !errors.Is(err, driver.ErrPermanent) {
+			t.Errorf("get: %v", err)
+		}
+		if _, _, err := s.Claim(t.Context(), held("x")); !errors.Is(err, driver.ErrPermanent) {
+			t.Errorf("claim: %v", err)
+		}
+	}
+
+	s := mustOpenWith(t, guarded, &Options{Guarded: byWatchdog})
+	enginetest.Claim(t, s, held("x"))
+	mustExec(t, guarded, "UPDATE tenure_records_life SET id = 'another'")
+	if _, _, err := s.Claim(t.Context(), held("y")); !errors.Is(err, driver.ErrReplaced) {
+		t.Errorf("claim in a store with another id: %v", err)
+	}
+	if _, err := s.Get(t.Context(), "x", driver.Strong); !errors.Is(err, driver.ErrReplaced) {
+		t.Errorf("get after that: %v", err)
+	}
+	mustExec(t, guarded, "DELETE FROM tenure_records_life")
+	if err := opened(guarded, &Options{Guarded: byWatchdog}); mentions(err, "has no row") != nil {
+		t.Errorf("without the row: %v", err)
+	}
+
+	mustExec(t, plain, "CREATE ROLE watcher LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO watcher")
+	standbys := enginetest.Database(t, server.URL)
+	created(t, standbys, &Guarded{Standbys: 1})
+	mustExec(t, standbys, "GRANT ALL ON ALL TABLES IN SCHEMA public TO watcher")
+	watcher := strings.Replace(standbys, "tenure@", "watcher@", 1)
+	if err := opened(watcher, &Options{Guarded: &Guarded{Standbys: 1}}); mentions(err, "GRANT pg_read_all_stats") != nil {
+		t.Errorf("a role that does not see the standbys: %v", err)
+	}
+	mustExec(t, standbys, "GRANT pg_read_all_stats TO watcher")
+	s = mustOpenWith(t, watcher, &Options{Guarded: &Guarded{Standbys: 1}})
+	if _, _, err := s.Claim(t.Context(), held("x")); mentions(err, "0 standbys are connected") != nil {
+		t.Errorf("a claim without standbys: %v", err)
+	}
+}
+
+// TestWhatIsNoStandby: what streams changes and cannot be promoted bounds nothing.
+func TestWhatIsNoStandby(t *testing.T) {
+	server := enginetest.StartPostgreSQL(t, "fsync=on", "wal_sender_timeout=10s", "wal_level=logical")
+	g := &Guarded{Standbys: 1}
+	created(t, server.URL, g)
+	s := mustOpenWith(t, server.URL, &Options{Guarded: g})
+	server.Receive()
+	copied := enginetest.Database(t, server.URL)
+	mustExec(t, server.URL, "CREATE TABLE copied (a int PRIMARY KEY); CREATE PUBLICATION p FOR TABLE copied")
+	mustExec(t, server.URL, "SELECT pg_create_logical_replication_slot('slot', 'pgoutput')")
+	mustExec(t, copied, "CREATE TABLE copied (a int PRIMARY KEY); CREATE SUBSCRIPTION sub CONNECTION '"+server.URL+
+		"' PUBLICATION p WITH (create_slot = false, slot_name = 'slot', copy_data = false)")
+	defer mustExec(t, copied, "DROP SUBSCRIPTION sub")
+	enginetest.Eventually(t, "two stream", func(context.Context) error {
+		if n := ask[int](t, server.URL, "SELECT count(*)::int FROM pg_stat_replication WHERE state = 'streaming'"); n != 2 {
+			return fmt.Errorf("%d stream", n)
+		}
+		return nil
+	})
+	if _, _, err := s.Claim(t.Context(), held("x")); mentions(err, "0 standbys are connected") != nil {
+		t.Errorf("claim: %v", err)
+	}
+	server.Standby()
+	enginetest.Eventually(t, "the standby counts", func(ctx context.Context) error {
+		_, _, err := s.Claim(ctx, held("x"))
+		return err
+	})
+	server.Standby()
+	enginetest.Eventually(t, "there is a standby too many", func(ctx context.Context) error {
+		_, _, err := s.Claim(ctx, held("y"+rand.Text()))
+		return mentions(err, "2 standbys are connected")
+	})
 }
 
 // replayed waits until standbys have all that their primary has.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -35,11 +34,13 @@ var guardedNames = append([]string{columns[0], guardedVersion}, columns[2:]...)
 // standbys that did not follow each other are promoted to the same one. The identifier of the system is left out,
 // since a standby has that of its primary. It fails on a standby.
 const lifeNow = `substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || '-' ||` +
-	` (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint`
+	` (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint`
 
-// physical selects the standbys of pg_stat_replication that may be promoted.
-const physical = `r.state = 'streaming' AND r.application_name <> 'pg_receivewal' AND NOT EXISTS ` +
-	`(SELECT FROM pg_replication_slots AS s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')`
+// physical are the standbys that may be promoted. What replays nothing is a backup, or pg_receivewal. The view
+// pg_stat_replication would copy the state of all connections for each write.
+const physical = `pg_stat_get_wal_senders() AS r WHERE r.state = 'streaming' AND r.replay_lsn IS NOT NULL AND ` +
+	`(current_setting('wal_level') <> 'logical' OR NOT EXISTS ` +
+	`(SELECT FROM pg_get_replication_slots() AS s WHERE s.active_pid = r.pid AND s.slot_type = 'logical'))`
 
 // lifeTable is the table of lives. %[1]s is its name, %[2]s what it is for.
 const lifeTable = `CREATE TABLE %[1]s (
@@ -63,83 +64,99 @@ func guardedTable(table string) string {
 // answer is too old.
 func (g *guard) counts() string {
 	if g.Watchdog {
-		return notCounted
+		return "(SELECT 0::bigint AS fresh, 0::bigint AS connected)"
 	}
 	return fmt.Sprintf("(SELECT count(*) FILTER (WHERE r.reply_time > clock_timestamp() - interval '%d s') AS fresh, count(*) AS connected"+
-		" FROM pg_stat_replication AS r WHERE %s)", int(g.SenderTimeout.Seconds()), physical)
+		" FROM %s)", int(g.SenderTimeout.Seconds()), physical)
 }
 
-const notCounted = "(SELECT 0::bigint AS fresh, 0::bigint AS connected)"
+// bound is the condition of each write that a server meets only if it would stop when it was cut off.
+func (g *guard) bound() string {
+	if g.Watchdog {
+		return ""
+	}
+	return fmt.Sprintf(" AND (SELECT s.fresh >= %d AND s.connected <= %d FROM %s AS s)", g.Need, g.Standbys, g.counts())
+}
 
-// lifeColumns are what a guarded answer has before the columns of a record.
+// lifeColumns are what a guarded read has before the columns of a record.
 const lifeColumns = "e.life, e.id, e.settings, e.open, e.base, e.fresh, e.connected"
 
-// newGuardedStatements returns the statements of a guarded store, for tables t and life.
+// newGuardedStatements returns the statements of a guarded store, for tables t and life. What the conditions
+// compare beside the row stays true as long as the server lives, except that standbys go: for that a statement counts
+// from when it was sent.
 func newGuardedStatements(t, life, commit string, g *guard) statements {
-	settled := settings(commit)
+	settled := g.bound() + settings(commit)
 	all := strings.Join(guardedNames, ", ")
-	server := func(now, standbys string) string { // OFFSET 0: each is found once
-		return "(SELECT l.*, s.*, " + now + " AS life FROM " + life + " AS l, " + standbys + " AS s OFFSET 0)"
-	}
-	writes := server(lifeNow, g.counts())
-	own := fmt.Sprintf(" AND e.settings = '%s' AND e.fresh >= %d AND e.connected <= %d", g.settings, g.Need, g.Standbys)
-	mine := func(n int) string { return fmt.Sprintf(own+" AND ($%d = '' OR e.id = $%[1]d)", n) }
 	const isLock = "$4 IN ('held', 'resting')"
-	const opened = "CASE WHEN $4 = 'alive' THEN e.life END"
+	const opened = "CASE WHEN $4 = 'alive' THEN " + lifeNow + " END"
 	const keep = guardedVersion + " = $2, token = $3, state = $4, owner = $5, record = $6"
 	const withData = keep + ", data = $7"
-	texts := func(n int) []uint32 { return slices.Repeat([]uint32{pgtype.TextOID}, n) }
-	// $8 and $9 are what it replaces, $10 the life to which it is bound, $11 whether it raises the token of a lock.
-	update := func(sets, also string) *statement {
-		return newStatement("UPDATE "+t+" AS t SET "+sets+" FROM "+writes+" AS e WHERE t.name = $1 AND t."+guardedVersion+" = $8 AND t.token = $9"+
-			" AND ($10 = '' OR $10 = e.life) AND ($11 = '' OR e.open = e.life AND t.token >= e.base)"+
-			" AND NOT (t.state = 'alive' AND $4 = 'alive' AND t.life IS DISTINCT FROM e.life)"+
-			also+mine(12)+settled+" RETURNING true, e.life", slices.Concat(oids, []uint32{pgtype.TextOID, pgtype.Int8OID}, texts(3))...)
+	const answers = " RETURNING true, " + lifeNow
+	// base is the least token of a life that is open, and NULL while it is closed. $id is the id of the store.
+	base := func(id string) string {
+		return "(SELECT l.base FROM " + life + " AS l WHERE l.open = " + lifeNow + " AND l.id = " + id + ")"
 	}
+	types := func(all ...any) (oids []uint32) {
+		for _, of := range all {
+			switch of := of.(type) {
+			case uint32:
+				oids = append(oids, of)
+			case []uint32:
+				oids = append(oids, of...)
+			}
+		}
+		return oids
+	}
+	const text, number = uint32(pgtype.TextOID), uint32(pgtype.Int8OID)
+	// $8 and $9 are what it replaces, $10 is the life to which it is bound.
+	update := func(sets, also string, more ...any) *statement {
+		return newStatement("UPDATE "+t+" AS t SET "+sets+" WHERE t.name = $1 AND t."+guardedVersion+" = $8 AND t.token = $9"+
+			" AND ($10 = '' OR $10 = "+lifeNow+")"+also+settled+answers, types(oids, text, number, text, more)...)
+	}
+	beats := " AND (t.state <> 'alive' OR $4 <> 'alive' OR t.life = " + lifeNow + ")"
 	isReleased := " AND t.state = '" + string(driver.Released) + "'"
+	raises := " AND $9 >= " + base("$11")
 	insert := "INSERT INTO " + t + " (" + all + ", life) SELECT $1, $2, $3, $4, $5, $6, $7, " + opened
-	read := func(standbys, from, order string, types ...uint32) *statement {
-		now := "CASE WHEN pg_is_in_recovery() THEN '' ELSE " + lifeNow + " END"
+	read := func(counts, from, order string, of ...any) *statement {
+		server := "(SELECT l.*, s.*, CASE WHEN pg_is_in_recovery() THEN '' ELSE " + lifeNow + " END AS life FROM " + life + " AS l, " +
+			counts + " AS s OFFSET 0)" // each is found once
 		return newStatement("SELECT pg_is_in_recovery(), "+lifeColumns+", "+all+", t.life FROM (VALUES (1)) AS one LEFT JOIN "+
-			server(now, standbys)+" AS e ON true"+from+order, types...)
+			server+" AS e ON true"+from+order, types(of...)...)
 	}
-	one := " LEFT JOIN " + t + " AS t ON t.name = $1"
+	quick, one := (&guard{Guarded: Guarded{Watchdog: true}}).counts(), " LEFT JOIN "+t+" AS t ON t.name = $1"
 	return statements{
-		get:  read(notCounted, one, "", pgtype.TextOID),
-		look: read(g.counts(), one, "", pgtype.TextOID),
-		getBatch: read(notCounted, " JOIN unnest($1) WITH ORDINALITY AS wanted (key, n) ON true LEFT JOIN "+t+" AS t ON t.name = key",
-			" ORDER BY n", pgtype.TextArrayOID),
-		list: read(notCounted, " LEFT JOIN (SELECT * FROM "+t+
+		get:  read(quick, one, "", text),
+		look: read(g.counts(), one, "", text),
+		getBatch: read(quick, " JOIN unnest($1) WITH ORDINALITY AS wanted (key, n) ON true LEFT JOIN "+t+" AS t ON t.name = key",
+			" ORDER BY n", uint32(pgtype.TextArrayOID)),
+		list: read(quick, " LEFT JOIN (SELECT * FROM "+t+
 			" WHERE name >= $1 AND name > $2 AND starts_with(name, $1) ORDER BY name LIMIT $3) AS t ON true", " ORDER BY name",
-			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID),
-		// Claims as where nothing is guarded: $8 is the id.
-		claim: newStatement("WITH e AS MATERIALIZED "+writes+
-			", seen AS MATERIALIZED (SELECT "+all+", life AS opened FROM "+t+" WHERE name = $1)"+
+			text, text, number),
+		// As where nothing is guarded.
+		claim: newStatement("WITH seen AS MATERIALIZED (SELECT "+all+" FROM "+t+" WHERE name = $1)"+
 			", updated AS (UPDATE "+t+" AS t SET "+guardedVersion+" = $2, token = t.token + 1, state = $4, owner = $5"+
-			", data = COALESCE($7, t.data), record = "+claimedText+", life = "+opened+" FROM seen, e WHERE t.name = $1"+isReleased+
+			", data = COALESCE($7, t.data), record = "+claimedText+", life = "+opened+" FROM seen WHERE t.name = $1"+isReleased+
 			fmt.Sprintf(" AND t.token < %d", uint64(driver.MaxToken))+
 			" AND t."+guardedVersion+" = seen."+guardedVersion+" AND t.token = seen.token AND t.record::json ->> 'lease' <> ''"+
-			" AND (NOT "+isLock+" OR e.open = e.life AND t.token >= e.base)"+mine(8)+settled+" RETURNING 1)"+
-			", inserted AS ("+insert+" FROM e WHERE NOT EXISTS (SELECT FROM seen) AND (NOT "+isLock+" OR e.open = e.life AND e.base = 0)"+
-			mine(8)+settled+" ON CONFLICT (name) DO NOTHING RETURNING 1)"+
-			" SELECT EXISTS (SELECT FROM updated UNION ALL SELECT FROM inserted), "+lifeColumns+", "+all+", opened"+
-			" FROM (VALUES (1)) AS one LEFT JOIN e ON true LEFT JOIN seen ON true", slices.Concat(oids, texts(1))...),
-		swap:            update(withData, ""),
-		swapKeepingData: update(keep, ""),
-		take:            update(withData+", life = "+opened, isReleased),
-		takeKeepingData: update(keep+", life = "+opened, isReleased),
-		remove: newStatement("DELETE FROM "+t+" AS t USING "+writes+" AS e WHERE t.name = $1 AND t."+guardedVersion+" = $2 AND t.token = $3"+
-			" AND ($4 = '' OR $4 = e.life)"+mine(5)+settled+" RETURNING true, e.life",
-			pgtype.TextOID, pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID),
-		// The life that was seen, and its base by a clock.
-		open: newStatement("UPDATE "+life+" AS l SET open = e.life, base = greatest(l.base + 1048576, $2) FROM "+writes+" AS e"+
-			" WHERE e.life = $1 AND l.open <> e.life"+mine(3)+settled+" RETURNING true, e.life", pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID),
-		// What driver.RaisedAtOpening returns: $8 and $9 are what it replaces, $10 the open life, $11 its base.
-		raise: newStatement("UPDATE "+t+" AS t SET "+keep+", life = NULL FROM "+writes+" AS e WHERE t.name = $1 AND t."+guardedVersion+" = $8 AND t.token = $9"+
-			" AND e.open = e.life AND e.open = $10 AND e.base = $11"+mine(12)+settled+" RETURNING true, e.life",
-			slices.Concat(oids[:6], []uint32{pgtype.ByteaOID, pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID})...),
-		raiseAbsent: newStatement(insert+" FROM "+writes+" AS e WHERE e.open = e.life AND e.open = $8 AND e.base = $9"+mine(10)+settled+
-			" ON CONFLICT (name) DO NOTHING RETURNING true, ''", slices.Concat(oids, []uint32{pgtype.TextOID, pgtype.Int8OID, pgtype.TextOID})...),
+			" AND (NOT "+isLock+" OR t.token >= "+base("$8")+")"+settled+" RETURNING 1)"+
+			", inserted AS ("+insert+" WHERE NOT EXISTS (SELECT FROM seen) AND (NOT "+isLock+" OR 0 >= "+base("$8")+")"+
+			settled+" ON CONFLICT (name) DO NOTHING RETURNING 1)"+
+			" SELECT EXISTS (SELECT FROM updated UNION ALL SELECT FROM inserted), "+lifeNow+", "+all+
+			" FROM (VALUES (1)) AS one LEFT JOIN seen ON true", types(oids, text)...),
+		swap:            update(withData, beats),
+		swapKeepingData: update(keep, beats),
+		takeover:        update(withData, raises, text),
+		take:            update(withData, raises+isReleased, text),
+		takeKeepingData: update(keep, raises+isReleased, text),
+		remove: newStatement("DELETE FROM "+t+" AS t WHERE t.name = $1 AND t."+guardedVersion+" = $2 AND t.token = $3"+
+			" AND ($4 = '' OR $4 = "+lifeNow+")"+settled+answers, text, text, number, text),
+		// $1 is the life that was seen, $2 its base by a clock.
+		open: newStatement("UPDATE "+life+" AS l SET open = $1, base = greatest(l.base + 1048576, $2)"+
+			" WHERE l.id = $3 AND l.open <> $1 AND $1 = "+lifeNow+settled+answers, text, number, text),
+		// What driver.RaisedAtOpening returns. $11 is the open life, $12 its base, $13 the id.
+		raise: update(keep+", life = NULL", " AND $11 = "+lifeNow+" AND $12 = "+base("$13"), text, number, text),
+		raiseAbsent: newStatement(insert+" WHERE $8 = "+lifeNow+" AND $9 = "+base("$10")+settled+" ON CONFLICT (name) DO NOTHING"+answers,
+			types(oids, text, number, text)...),
 		guard: "SELECT token, state FROM " + t + " WHERE name = $1 FOR SHARE",
 	}
 }
@@ -164,8 +181,7 @@ func (s *Store) stands(r *row) error {
 		s.replaced.Store(true)
 		return s.gone()
 	case r.id == "":
-		return driver.NotApplied(driver.Permanent(fmt.Errorf("postgres: table %s%s has no row: it was emptied; if no backup can be "+
-			"restored, stop all programs, wait for %v, drop both tables, and run tenure table create", s.Table(), lifeSuffix, s.Waits())))
+		return driver.NotApplied(driver.Permanent(fmt.Errorf("postgres: "+noRow, s.Table(), s.Waits())))
 	case r.settings != s.guard.settings:
 		return driver.NotApplied(driver.Permanent(fmt.Errorf("postgres: table %s was created with %q, and this program expects %q: all "+
 			"programs use the same Options.Guarded, and parameters of their URLs", s.Table(), r.settings, s.guard.settings)))
@@ -174,18 +190,13 @@ func (s *Store) stands(r *row) error {
 	return nil
 }
 
+const noRow = "table %s" + lifeSuffix + " has no row: it was emptied; if no backup can be restored, stop all programs, wait for %v, " +
+	"drop both tables, and run tenure table create"
+
 // gone is the error of a store that was replaced.
 func (s *Store) gone() error {
 	return driver.NotApplied(driver.Replaced(fmt.Errorf("postgres: table %s is not the one that this program has used: it was dropped, "+
 		"emptied, or is in another cluster; if the data cannot be restored, stop all programs, and wait for %v", s.Table(), s.Waits())))
-}
-
-// mine is the id of the store, as statements name it.
-func (s *Store) mine() string {
-	if id := s.id.Load(); id != nil {
-		return *id
-	}
-	return ""
 }
 
 // record returns what the row of an answer shows, and whether that is anything.
@@ -209,16 +220,21 @@ func (s *Store) record(key string, r *row) (rec driver.Record, found bool, err e
 	return rec, found, nil
 }
 
-// opens opens the life of the server if a write allows that: in a request of its own, once for each
-// life and process.
+// opens has a guarded store know its id before its first write, and opens the life of the server if a write
+// allows that: once for each store, and once for each life, in requests of their own.
 func (s *Store) opens(ctx context.Context, at *place, o driver.Opening) error {
-	if s.guard == nil || o.Life == "" {
+	if s.guard == nil {
 		return nil
 	}
-	if open := s.opened.Load(); open != nil && *open == o.Life {
+	if s.id.Load() == nil {
+		if _, err := s.look(ctx, driver.OwnPrefix+"id", looking); err != nil {
+			return driver.NotApplied(err)
+		}
+	}
+	if open := s.opened.Load(); o.Life == "" || open != nil && *open == o.Life {
 		return nil
 	}
-	_, err := s.run(ctx, at.sql.open, []any{o.Life, int64(min(o.Base, driver.MaxToken)), s.mine()}, "")
+	_, err := s.run(ctx, at.sql.open, []any{o.Life, int64(min(o.Base, driver.MaxToken)), *s.id.Load()}, "")
 	if err != nil {
 		return driver.NotApplied(err) // it may be open, but nothing else was written
 	}
@@ -237,13 +253,6 @@ func (s *Store) shown(next driver.Record, life string) driver.Record {
 // bounded says that the server may answer a write: it would stop if it was cut off.
 func (g *guard) bounded(r *row) bool {
 	return r.fresh >= int64(g.Need) && r.connected <= int64(g.Standbys)
-}
-
-// mayClaim says that a lock that was not claimed has only changed since it was seen: another try may succeed.
-func (s *Store) mayClaim(r *row, seen, next driver.Record) bool {
-	lock := next.State == driver.Held
-	return s.stands(r) == nil && s.guard.bounded(r) && (!r.found || seen.State == driver.Released) &&
-		seen.Token < driver.MaxToken && (!lock || !r.closed() && int64(seen.Token) >= r.base)
 }
 
 // refused returns the error of a write that was not carried out, by what was found then.
@@ -294,9 +303,9 @@ func (s *Store) raise(ctx context.Context, at *place, r *row, stored, next drive
 	raised := driver.RaisedAtOpening(stored, next, r.life, uint64(r.base))
 	st, args := at.sql.raiseAbsent, valuesOf(raised)
 	if r.found {
-		st, args = at.sql.raise, append(args, stored.Version, int64(stored.Token))
+		st, args = at.sql.raise, append(args, stored.Version, int64(stored.Token), "")
 	}
-	a := s.ask(ctx, st, append(args, r.life, r.base, s.mine()), "")
+	a := s.ask(ctx, st, append(args, r.life, r.base, *s.id.Load()), "")
 	switch {
 	case a.err != nil:
 		return driver.NotApplied(fmt.Errorf("the token of %q must be raised first, since the server may have lost writes: %w", next.Key, a.err))
@@ -318,6 +327,7 @@ func (d *Description) guardProblems(problem func(is bool, text string, args ...a
 	case d.Settings == "":
 		problem(true, "table %s is not guarded: leave out guard= or Options.Guarded, or name another table", d.Table)
 	default:
+		problem(d.Settings == "?" && !d.Standby, noRow, d.Table, g.waits)
 		problem(d.Settings != g.settings && d.Settings != "?", "table %s was created with %q, and this program expects %q: all programs use the "+
 			"same Options.Guarded, and parameters of their URLs", d.Table, d.Settings, g.settings)
 		problem(!d.Fsync, "fsync is off: a crash may lose any write, and a guard does not help")

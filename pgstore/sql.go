@@ -89,8 +89,8 @@ type row struct {
 	recordcodec.Row
 }
 
-// rowOf decodes the values of a row: a flag; in a guarded store, lifeColumns, of which a write has only the
-// first; and the columns of the table, which are all NULL if it has no row, with the life of a session.
+// rowOf decodes the values of a row: a flag; in a guarded store, lifeColumns for a read, and the life alone for a
+// write; and the columns of the table, which are all NULL if it has no row, with the life of a session.
 func rowOf(raw [][]byte) (row, error) {
 	errTypes := errors.New("its columns have other types")
 	if len(raw) == 0 || len(raw[0]) != 1 {
@@ -102,6 +102,8 @@ func rowOf(raw [][]byte) (row, error) {
 		r.life = string(raw[0])
 		return r, nil
 	case len(columns):
+	case 1 + len(columns):
+		r.life, raw = string(raw[0]), raw[1:]
 	case guardedColumns + len(columns) + 1:
 		r.server = server{
 			life: string(raw[0]), id: string(raw[1]), settings: string(raw[2]), open: string(raw[3]),
@@ -149,7 +151,7 @@ func newStatement(sql string, oids ...uint32) *statement {
 // the standbys; the second line is for a guarded store.
 type statements struct {
 	get, look, getBatch, list, claim, insert, swap, swapKeepingData, take, takeKeepingData, remove *statement
-	open, raise, raiseAbsent                                                                       *statement
+	takeover, open, raise, raiseAbsent                                                             *statement
 	guard                                                                                          string
 }
 

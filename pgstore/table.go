@@ -198,7 +198,7 @@ SELECT version(), current_setting('server_version_num')::int, current_setting('s
 	current_setting('fsync')::bool, current_setting('full_page_writes')::bool,
 	(SELECT count(*) FROM pg_stat_replication)::int, (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))::int,
 	current_setting('synchronous_standby_names'),
-	(SELECT count(*) FROM pg_stat_replication AS r WHERE sync_state = 'async' AND ` + physical + `)::int, pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'),
+	(SELECT count(*) FROM ` + physical + ` AND r.sync_state = 'async')::int, pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'),
 	(SELECT setting::bigint FROM pg_settings WHERE name = 'wal_sender_timeout'),
 	COALESCE((SELECT setting::bigint FROM pg_settings WHERE name = 'client_connection_check_interval'), 0),
 	COALESCE((SELECT extract(epoch FROM max(clock_timestamp() - xact_start)) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()), 0)::float8,
@@ -263,7 +263,7 @@ func (s *Store) Inspect(ctx context.Context) (*Description, error) {
 	d.lacks(there)
 	if slices.Contains(there, guardedVersion) && p != nil {
 		err = s.pool.QueryRow(ctx, describeLife(quotedLife(p)), pgx.QueryExecModeExec).Scan(&d.Settings, &d.Life, &d.Open)
-		if err != nil && d.MayRead && !d.Standby {
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) && d.MayRead && d.guard != nil && !d.Standby {
 			return nil, s.failed(fmt.Errorf("the table about the server: %w", err))
 		}
 	}

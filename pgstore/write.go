@@ -36,7 +36,7 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 	if at.sql.claim == nil {
 		claim = s.claimSeen
 	}
-	if free, known := s.free.Of(next.Key); known {
+	if free, known := s.free.Of(next.Key); known && next.State == driver.Held {
 		s.free.Forget(next.Key)
 		now, ok, err := s.take(ctx, at, next, driver.Record(free), true)
 		switch {
@@ -59,10 +59,13 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 		switch {
 		case done:
 			return s.shown(driver.Claimed(next, prev, seen.found), seen.life).Clone(), prev, nil
-		case s.guard != nil && (try == maxTries || !s.mayClaim(&seen, prev, next)):
-			return now, driver.Record{}, s.refused(ctx, at, &seen, driver.Record{}, next, next.State == driver.Held)
+		case s.guard != nil && (!seen.found || prev.State == driver.Released || prev.State == driver.Reserved):
+			refused := s.conflict(ctx, at, driver.Record{}, next, next.State == driver.Held)
+			if try == maxTries || !isFree(refused) {
+				return now, driver.Record{}, refused
+			}
 		case seen.found && prev.State != driver.Released:
-			return now, driver.Record{}, &driver.ConflictError{Key: next.Key, Current: prev}
+			return now, driver.Record{}, &driver.ConflictError{Key: next.Key, Current: s.shown(prev, seen.life)}
 		case seen.found && prev.Token >= driver.MaxToken:
 			return now, driver.Record{}, driver.Unsupported(fmt.Errorf("claim of %q: token %d cannot rise", next.Key, prev.Token))
 		case try == maxTries && seen.found:
@@ -72,6 +75,12 @@ func (s *Store) Claim(ctx context.Context, next driver.Record) (now, prev driver
 		}
 		prev = driver.Record{} // it has changed under way
 	}
+}
+
+// isFree says that a conflict shows a lock that may be claimed: it has changed under way.
+func isFree(err error) bool {
+	conflict, is := err.(*driver.ConflictError) //nolint:errorlint // it is not wrapped
+	return is && (conflict.Absent || conflict.Current.State == driver.Released && conflict.Current.End != driver.EndRaised)
 }
 
 // unreadable is the error of a claim that has met a record which cannot be understood. The
@@ -88,7 +97,7 @@ func (s *Store) claimAtOnce(ctx context.Context, at *place, next driver.Record) 
 	next.Token, next.Prev = 1, nil // those of a new key; the others are the engine's to make
 	args := valuesOf(next)
 	if s.guard != nil {
-		args = append(args, s.mine())
+		args = append(args, *s.id.Load())
 	}
 	rows, err := s.run(ctx, at.sql.claim, args, "")
 	switch e := (*pgconn.PgError)(nil); {
@@ -132,23 +141,13 @@ func (s *Store) take(
 		st = at.sql.take
 	}
 	if found {
-		args = s.replacing(args, prev, next.State == driver.Held)
+		args = append(args, prev.Version, int64(prev.Token))
+	}
+	if found && s.guard != nil { // in another life the token is too low
+		args = append(args, "", *s.id.Load())
 	}
 	a := s.ask(ctx, st, args, "")
 	return s.shown(now, a.life()), a.changed > 0, a.err
-}
-
-// replacing adds what a statement compares that replaces prev.
-func (s *Store) replacing(args []any, prev driver.Record, raises bool) []any {
-	args = append(args, prev.Version, int64(prev.Token))
-	if s.guard == nil {
-		return args
-	}
-	raising := ""
-	if raises {
-		raising = "1"
-	}
-	return append(args, prev.Life, raising, s.mine())
 }
 
 // freed is a lock that a store has released itself, and that no other has taken since, as
@@ -202,7 +201,15 @@ func (s *Store) swap(ctx context.Context, prev, next driver.Record, wrong error)
 		st, args[len(args)-1] = at.sql.swapKeepingData, nil
 	}
 	raises := next.Token > prev.Token
-	a := s.replace(ctx, at, st, prev, s.replacing(args, prev, raises), driver.Wakes(prev, next))
+	args = append(args, prev.Version, int64(prev.Token))
+	switch {
+	case s.guard == nil:
+	case raises:
+		st, args = at.sql.takeover, append(valuesOf(next), prev.Version, int64(prev.Token), prev.Life, *s.id.Load())
+	default:
+		args = append(args, prev.Life)
+	}
+	a := s.replace(ctx, at, st, prev, args, driver.Wakes(prev, next))
 	switch {
 	case a.err != nil:
 		return driver.Record{}, a.err
@@ -226,7 +233,7 @@ func (s *Store) Delete(ctx context.Context, prev driver.Record) error {
 	}
 	args := []any{prev.Key, prev.Version, int64(prev.Token)}
 	if s.guard != nil {
-		args = append(args, prev.Life, s.mine())
+		args = append(args, prev.Life)
 	}
 	a := s.replace(ctx, at, at.sql.remove, prev, args, true)
 	if a.err != nil || a.changed > 0 {

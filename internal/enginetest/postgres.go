@@ -154,6 +154,18 @@ func (s *PostgreSQLServer) StandbyThrough(address string) *PostgreSQLServer {
 	return f
 }
 
+// Receive has pg_receivewal stream the changes of the server, until the test ends.
+func (s *PostgreSQLServer) Receive() {
+	s.t.Helper()
+	program, err := launcher.PostgresProgram("pg_receivewal")
+	need(s.t, err)
+	e := newEngine(s.t, launcher.Server{
+		Args: []string{program, "-d", s.URL, "-D", postgresFolder(s.t)}, User: launcher.PostgresUser, Dir: postgresFolder(s.t),
+		Ready: func() error { return nil },
+	})
+	e.Start()
+}
+
 // Promote makes a standby a primary, and waits until it is.
 func (s *PostgreSQLServer) Promote() {
 	s.t.Helper()

@@ -73,6 +73,7 @@ var engines = []struct {
 	{"zookeeper", "ZooKeeper", [][2]string{{"native", "`zk.Lock` of go-zookeeper"}}, zookeeperWays},
 	{"postgres", "PostgreSQL", [][2]string{
 		{"updates", "two plain updates, as durable"}, {"advisory", "advisory locks, not durable"},
+		{"watchdog", "Tenure, guarded by a watchdog"}, {"standbys", "Tenure, guarded by its standby"},
 	}, postgresWays},
 	{"mariadb", "MariaDB", [][2]string{{"updates", "two plain updates, as durable"}}, mysqlWays},
 	{"redis", "Redis", [][2]string{
@@ -236,11 +237,31 @@ func postgresWays(ctx context.Context, r *harness, _ string) []way {
 	dir := r.folder()
 	data, port := filepath.Join(dir, "data"), must.Have(launcher.Port())
 	must.Do(errors.Join(os.Chmod(dir, 0o711), os.Mkdir(data, 0o700), launcher.Own(data), launcher.InitPostgreSQL(data)))
-	server := must.Have(launcher.PostgreSQL(data, port, "shared_buffers=32MB", "fsync=on", "full_page_writes=on"))
-	process := must.Have(server.Start(filepath.Join(dir, "log")))
-	r.After(process.Kill)
-	must.Do(process.Await(ctx))
-	database := fmt.Sprintf("postgres://tenure@127.0.0.1:%d/postgres?sslmode=disable&pool_max_conns=32", port)
+	start := func(data string, port int) {
+		server := must.Have(launcher.PostgreSQL(data, port, "shared_buffers=32MB", "fsync=on", "full_page_writes=on", "wal_sender_timeout=10s", "max_connections=300"))
+		process := must.Have(server.Start(data + "-log"))
+		r.After(process.Kill)
+		must.Do(process.Await(ctx))
+	}
+	start(data, port)
+	const most = "&pool_max_conns=32"
+	database := fmt.Sprintf("postgres://tenure@127.0.0.1:%d/postgres?sslmode=disable"+most, port)
+	// The standby follows for all that is measured, and is never promoted.
+	standby := filepath.Join(dir, "standby")
+	must.Do(errors.Join(os.Mkdir(standby, 0o700), launcher.Own(standby), launcher.FollowPostgreSQL(standby, strings.TrimSuffix(database, most), "standby")))
+	start(standby, must.Have(launcher.Port()))
+	guarded := func(name string, g *pgstore.Guarded) way {
+		r.Run(func() {
+			pool := must.Have(pgxpool.New(ctx, database))
+			r.After(pool.Close)
+			must.Do(g.CreateTable(ctx, pool, name))
+		})
+		w := r.tenure(true, func() driver.Store {
+			return must.Have(pgstore.Connect(database, &pgstore.Options{Table: name, Guarded: g}))
+		})
+		w.name, w.dead = name, nil
+		return w
+	}
 	connect := func() *pgxpool.Pool {
 		pool := must.Have(pgxpool.New(ctx, database))
 		r.After(pool.Close)
@@ -284,6 +305,8 @@ func postgresWays(ctx context.Context, r *harness, _ string) []way {
 	}
 	return []way{
 		r.tenure(true, storeAt(database, "")), {name: "updates", open: updates}, {name: "advisory", waits: true, open: advisory},
+		guarded("watchdog", &pgstore.Guarded{Watchdog: true}),
+		guarded("standbys", &pgstore.Guarded{Standbys: 1}),
 	}
 }
 
