@@ -31,10 +31,11 @@
 //
 // Every write waits until it is durable (synchronous_commit is set in its statement),
 // whatever the settings of the role and the server. With a synchronous standby it is then
-// on two machines. Without one, a fail-over loses the last confirmed writes, and their
-// tokens: a lock can be granted twice within one lease, under one token. So use automatic
-// fail-over only with synchronous replication, or treat a fail-over like a restored backup:
-// see docs/guides/postgres.md.
+// on two machines. Without one, a failover loses the last confirmed writes, and their
+// tokens: a lock could be granted twice within one lease, under one token. So [Open] refuses
+// a primary that has asynchronous standbys alone, where the role may see them, unless the table is
+// guarded ([Options.Guarded]): then no lock is granted after a failover until that cannot happen.
+// See docs/guides/postgres.md.
 //
 // While a commit waits for a standby, it is not visible. If the wait is cancelled, it
 // becomes visible, though a fail-over would lose it. So the store never asks the server to

@@ -72,7 +72,7 @@ type guard struct {
 // guard returns nil if nothing is guarded.
 func (g *Guarded) guard() (*guard, error) {
 	if g == nil {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // nothing is guarded
 	}
 	set := guard{Guarded: *g}
 	if set.Lease == 0 {

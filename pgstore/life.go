@@ -59,7 +59,7 @@ func guardedTable(table string) string {
 			"\tlife    text             -- the life of the server in which a session was opened").Replace(table)
 }
 
-// counts counts the standbys: those that have answered lately, and all. The clock of a standby takes part in that: the
+// counts counts the standbys: those that have answered within the timeout, and all. The clock of a standby takes part in that: the
 // setting wal_sender_timeout bounds an old primary without any clock, unless the whole server stood still. Then the
 // answer is too old.
 func (g *guard) counts() string {
@@ -195,7 +195,7 @@ const noRow = "table %s" + lifeSuffix + " has no row: it was emptied; if no back
 
 // gone is the error of a store that was replaced.
 func (s *Store) gone() error {
-	return driver.NotApplied(driver.Replaced(fmt.Errorf("postgres: table %s is not the one that this program has used: it was dropped, "+
+	return driver.NotApplied(driver.Replaced(fmt.Errorf("postgres: table %s is another than this program has used: it was dropped, "+
 		"emptied, or is in another cluster; if the data cannot be restored, stop all programs, and wait for %v", s.Table(), s.Waits())))
 }
 
@@ -373,7 +373,7 @@ func (d *Description) guardFindings() []driver.Finding {
 		"a process has seen it for %v", g.waits).Advise("wait; leases that are held go on"))
 }
 
-// errAsynchronous refuses a primary of which a failover loses writes.
+// errAsynchronous refuses a primary whose failover loses writes.
 var errAsynchronous = errors.New("the server has asynchronous standbys, and a failover to one would lose the last locks and give their tokens " +
 	"again: name a synchronous standby in synchronous_standby_names; or guard the table, by guard= in the URL; or write standbys=accept if none is " +
 	"ever promoted: see docs/guides/postgres.md")

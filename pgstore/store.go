@@ -51,7 +51,7 @@ type Options struct {
 	// poll. With PostgreSQL it changes nothing. If false, such an engine is refused.
 	Untested bool
 
-	// Guarded is for a primary with asynchronous standbys, one of which may be promoted. If nil, nothing is guarded, and
+	// Guarded is for a primary with asynchronous standbys that may be promoted. If nil, nothing is guarded, and
 	// [Open] refuses a primary that has some, unless a synchronous standby is named or AcceptStandbys is set.
 	Guarded *Guarded
 

@@ -164,7 +164,7 @@ type Description struct {
 	Asynchronous int `json:"asynchronous_standbys"`
 	// Sees says that the role is a member of pg_read_all_stats.
 	Sees bool `json:"sees_standbys"`
-	// SenderTimeout is the setting wal_sender_timeout, 0 if there is none.
+	// SenderTimeout is the setting wal_sender_timeout, 0 if it is off.
 	SenderTimeout time.Duration `json:"-"`
 	// Settings are those of a guarded table, Life the life of the server, and Open says that locks are granted in it. They
 	// are empty if the table is not guarded.

@@ -66,7 +66,7 @@ func postgres() *engine {
 		period("lease", pgstore.DefaultLease),
 		parameter{name: "standbys", read: func(_ *place, value string) (string, error) {
 			if value != "accept" {
-				return "", errors.New("standbys= is not accept: it admits asynchronous standbys, of which none may ever be promoted; " +
+				return "", errors.New("standbys= is not accept: it admits asynchronous standbys that are never promoted; " +
 					"for others write guard=standbys&need=NUMBER")
 			}
 			return value, nil
