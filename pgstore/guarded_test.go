@@ -248,6 +248,7 @@ func TestLives(t *testing.T) {
 		}
 	}
 	begins("the first", primary)
+	begins("a restored backup", primary.Restored())
 	replayed(t, primary, standbys...)
 	for _, r := range relays {
 		r.Cut()
@@ -271,7 +272,7 @@ func TestLives(t *testing.T) {
 	primary.Start()
 	primary.Await()
 	begins("a start after a crash", primary)
-	if len(seen) != 6 {
+	if len(seen) != 7 {
 		t.Errorf("%d lives", len(seen))
 	}
 }

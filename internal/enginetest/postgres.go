@@ -137,6 +137,28 @@ func (s *PostgreSQLServer) Standby() *PostgreSQLServer {
 // StandbyThrough is Standby through a relay to this server, at an address.
 func (s *PostgreSQLServer) StandbyThrough(address string) *PostgreSQLServer {
 	s.t.Helper()
+	f := s.backup(address)
+	f.Start()
+	f.Await()
+	follows := "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND application_name = '" + f.Name + "'"
+	s.until(f.Name+" follows", func() bool { return psql(s.t, s.URL, follows) == "1" })
+	return f
+}
+
+// Restored returns a server that runs on a backup of this one, and follows nothing.
+func (s *PostgreSQLServer) Restored() *PostgreSQLServer {
+	s.t.Helper()
+	f := s.backup(s.Addr)
+	if err := os.Remove(filepath.Join(f.Data, "standby.signal")); err != nil {
+		s.t.Fatal(err)
+	}
+	f.Start()
+	f.Await()
+	return f
+}
+
+func (s *PostgreSQLServer) backup(address string) *PostgreSQLServer {
+	s.t.Helper()
 	var settings []string
 	for _, setting := range s.settings {
 		if !strings.HasPrefix(setting, "synchronous_standby_names") {
@@ -147,10 +169,6 @@ func (s *PostgreSQLServer) StandbyThrough(address string) *PostgreSQLServer {
 	s.standbys++
 	f.Name = fmt.Sprint("standby", s.standbys)
 	need(s.t, launcher.FollowPostgreSQL(f.Data, strings.Replace(s.URL, s.Addr, address, 1), f.Name))
-	f.Start()
-	f.Await()
-	follows := "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND application_name = '" + f.Name + "'"
-	s.until(f.Name+" follows", func() bool { return psql(s.t, s.URL, follows) == "1" })
 	return f
 }
 
