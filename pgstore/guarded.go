@@ -32,9 +32,10 @@ type Guarded struct {
 	// from the standby that is promoted stops. The role must be a member of pg_read_all_stats to count them.
 	// pg_receivewal, base backups and logical replication do not count. A standby of a standby must not be promoted.
 	//
-	// After a failover the new primary has one standby less: with all of them needed, it refuses each write until the old
-	// primary has come back. Set Need to half of the Standbys, rounded down, only if a majority of the servers decides about
-	// a failover, by what runs beside each server and nowhere else: then fewer can stay with a primary that was cut off.
+	// After a failover the new primary has one standby less: with all of them needed, it refuses each write until
+	// the old primary has come back. Set Need to half of the Standbys, rounded down, only if a majority of the servers
+	// decides about a failover, by what runs beside each server and nowhere else: then fewer can stay with a primary
+	// that was cut off.
 	Standbys, Need int
 
 	// SenderTimeout is at least the setting wal_sender_timeout of the server, which [Open] compares: 10 s if zero, and
@@ -82,7 +83,8 @@ func (g *Guarded) guard() (*guard, error) {
 	case set.Lease < time.Second || set.Lease%time.Millisecond != 0: // lives that open within a second would share a base
 		return nil, fmt.Errorf("pgstore: lease %v: it is whole milliseconds, and at least a second", set.Lease)
 	case set.Watchdog == (set.Standbys != 0):
-		return nil, errors.New("pgstore: a guarded store needs Watchdog or Standbys, and not both: something must stop a primary that was cut off")
+		return nil, errors.New("pgstore: a guarded store needs Watchdog or Standbys, and not both: something must stop " +
+			"a primary that was cut off")
 	case set.Watchdog && (set.SenderTimeout != 0 || set.Need != 0):
 		return nil, errors.New("pgstore: Need and SenderTimeout are about Standbys: leave them out with Watchdog")
 	case set.Watchdog:
@@ -101,7 +103,8 @@ func (g *Guarded) guard() (*guard, error) {
 		return nil, fmt.Errorf("pgstore: sender timeout %v: it is whole seconds, at least one", set.SenderTimeout)
 	}
 	set.waits = set.Lease + extended(set.SenderTimeout+senderSlack)
-	set.settings = fmt.Sprintf("standbys=%d of %d wal_sender_timeout=%v lease=%v", set.Need, set.Standbys, set.SenderTimeout, set.Lease)
+	set.settings = fmt.Sprintf("standbys=%d of %d wal_sender_timeout=%v lease=%v",
+		set.Need, set.Standbys, set.SenderTimeout, set.Lease)
 	return &set, nil
 }
 
@@ -130,8 +133,9 @@ func (s *Store) Waits() time.Duration {
 // in a closed life, with [Store.Waits] as its lease.
 func (s *Store) check(next driver.Record, err error) error {
 	if err == nil && s.guard != nil && next.Lease > s.guard.Lease && next.State != driver.Released {
-		err = driver.Unsupported(fmt.Errorf("postgres: write of %q with a lease of %v: the longest of table %s is %v: create another "+
-			"table for a longer one, by Guarded.Lease or lease= in the URL", next.Key, next.Lease, s.Table(), s.guard.Lease))
+		err = driver.Unsupported(fmt.Errorf("postgres: write of %q with a lease of %v: the longest of table %s is %v: "+
+			"create another table for a longer one, by Guarded.Lease or lease= in the URL",
+			next.Key, next.Lease, s.Table(), s.guard.Lease))
 	}
 	return err
 }

@@ -50,7 +50,8 @@ const lifeTable = `CREATE TABLE %[1]s (
 	open     text NOT NULL,  -- the life of the server in which locks are granted
 	base     bigint NOT NULL -- the least token of that life
 );
-INSERT INTO %[1]s (id, settings, open, base) SELECT md5(clock_timestamp()::text || random()::text), '%[2]s', ` + lifeNow + `, 0`
+INSERT INTO %[1]s (id, settings, open, base)
+SELECT md5(clock_timestamp()::text || random()::text), '%[2]s', ` + lifeNow + `, 0`
 
 // guardedTable is the table of records of a guarded store.
 func guardedTable(table string) string {
@@ -59,15 +60,15 @@ func guardedTable(table string) string {
 			"\tlife    text             -- the life of the server in which a session was opened").Replace(table)
 }
 
-// counts counts the standbys: those that have answered within the timeout, and all. The clock of a standby takes part in that: the
-// setting wal_sender_timeout bounds an old primary without any clock, unless the whole server stood still. Then the
-// answer is too old.
+// counts counts the standbys: those that have answered within the timeout, and all. The clock of a standby takes
+// part in that: the setting wal_sender_timeout bounds an old primary without any clock, unless the whole server
+// stood still. Then the answer is too old.
 func (g *guard) counts() string {
 	if g.Watchdog {
 		return "(SELECT 0::bigint AS fresh, 0::bigint AS connected)"
 	}
-	return fmt.Sprintf("(SELECT count(*) FILTER (WHERE r.reply_time > clock_timestamp() - interval '%d s') AS fresh, count(*) AS connected"+
-		" FROM %s)", int(g.SenderTimeout.Seconds()), physical)
+	return fmt.Sprintf("(SELECT count(*) FILTER (WHERE r.reply_time > clock_timestamp() - interval '%d s') AS fresh,"+
+		" count(*) AS connected FROM %s)", int(g.SenderTimeout.Seconds()), physical)
 }
 
 // bound is the condition of each write that a server meets only if it would stop when it was cut off.
@@ -118,8 +119,8 @@ func newGuardedStatements(t, life, commit string, g *guard) statements {
 	raises := " AND $9 >= " + base("$11")
 	insert := "INSERT INTO " + t + " (" + all + ", life) SELECT $1, $2, $3, $4, $5, $6, $7, " + opened
 	read := func(counts, from, order string, of ...any) *statement {
-		server := "(SELECT l.*, s.*, CASE WHEN pg_is_in_recovery() THEN '' ELSE " + lifeNow + " END AS life FROM " + life + " AS l, " +
-			counts + " AS s OFFSET 0)" // each is found once
+		server := "(SELECT l.*, s.*, CASE WHEN pg_is_in_recovery() THEN '' ELSE " + lifeNow + " END AS life" +
+			" FROM " + life + " AS l, " + counts + " AS s OFFSET 0)" // each is found once
 		return newStatement("SELECT pg_is_in_recovery(), "+lifeColumns+", "+all+", t.life FROM (VALUES (1)) AS one LEFT JOIN "+
 			server+" AS e ON true"+from+order, types(of...)...)
 	}
@@ -127,8 +128,8 @@ func newGuardedStatements(t, life, commit string, g *guard) statements {
 	return statements{
 		get:  read(quick, one, "", text),
 		look: read(g.counts(), one, "", text),
-		getBatch: read(quick, " JOIN unnest($1) WITH ORDINALITY AS wanted (key, n) ON true LEFT JOIN "+t+" AS t ON t.name = key",
-			" ORDER BY n", uint32(pgtype.TextArrayOID)),
+		getBatch: read(quick, " JOIN unnest($1) WITH ORDINALITY AS wanted (key, n) ON true"+
+			" LEFT JOIN "+t+" AS t ON t.name = key", " ORDER BY n", uint32(pgtype.TextArrayOID)),
 		list: read(quick, " LEFT JOIN (SELECT * FROM "+t+
 			" WHERE name >= $1 AND name > $2 AND starts_with(name, $1) ORDER BY name LIMIT $3) AS t ON true", " ORDER BY name",
 			text, text, number),
@@ -155,8 +156,8 @@ func newGuardedStatements(t, life, commit string, g *guard) statements {
 			" WHERE l.id = $3 AND l.open <> $1 AND $1 = "+lifeNow+settled+answers, text, number, text),
 		// What driver.RaisedAtOpening returns. $11 is the open life, $12 its base, $13 the id.
 		raise: update(keep+", life = NULL", " AND $11 = "+lifeNow+" AND $12 = "+base("$13"), text, number, text),
-		raiseAbsent: newStatement(insert+" WHERE $8 = "+lifeNow+" AND $9 = "+base("$10")+settled+" ON CONFLICT (name) DO NOTHING"+answers,
-			types(oids, text, number, text)...),
+		raiseAbsent: newStatement(insert+" WHERE $8 = "+lifeNow+" AND $9 = "+base("$10")+settled+
+			" ON CONFLICT (name) DO NOTHING"+answers, types(oids, text, number, text)...),
 		guard: "SELECT token, state FROM " + t + " WHERE name = $1 FOR SHARE",
 	}
 }
@@ -183,20 +184,24 @@ func (s *Store) stands(r *row) error {
 	case r.id == "":
 		return driver.NotApplied(driver.Permanent(fmt.Errorf("postgres: "+noRow, s.Table(), s.Waits())))
 	case r.settings != s.guard.settings:
-		return driver.NotApplied(driver.Permanent(fmt.Errorf("postgres: table %s was created with %q, and this program expects %q: all "+
-			"programs use the same Options.Guarded, and parameters of their URLs", s.Table(), r.settings, s.guard.settings)))
+		return driver.NotApplied(driver.Permanent(fmt.Errorf("postgres: "+otherSettings, s.Table(), r.settings, s.guard.settings)))
 	}
 	s.id.CompareAndSwap(nil, &r.id)
 	return nil
 }
 
-const noRow = "table %s" + lifeSuffix + " has no row: it was emptied; if no backup can be restored, stop all programs, wait for %v, " +
-	"drop both tables, and run tenure table create"
+const (
+	noRow = "table %s" + lifeSuffix + " has no row: it was emptied; if no backup can be restored, stop all programs, " +
+		"wait for %v, drop both tables, and run tenure table create"
+	otherSettings = "table %s was created with %q, and this program expects %q: all programs use the same " +
+		"Options.Guarded, and parameters of their URLs"
+)
 
 // gone is the error of a store that was replaced.
 func (s *Store) gone() error {
-	return driver.NotApplied(driver.Replaced(fmt.Errorf("postgres: table %s is another than this program has used: it was dropped, "+
-		"emptied, or is in another cluster; if the data cannot be restored, stop all programs, and wait for %v", s.Table(), s.Waits())))
+	return driver.NotApplied(driver.Replaced(fmt.Errorf("postgres: table %s is another than this program has used: "+
+		"it was dropped, emptied, or is in another cluster; if the data cannot be restored, stop all programs, "+
+		"and wait for %v", s.Table(), s.Waits())))
 }
 
 // record returns what the row of an answer shows, and whether that is anything.
@@ -261,8 +266,8 @@ func (s *Store) refused(ctx context.Context, at *place, r *row, prev, next drive
 		return err
 	}
 	if g := s.guard; g != nil && !g.bounded(r) {
-		return driver.NotApplied(fmt.Errorf("postgres: %d standbys are connected, %d have answered within %v, and writes need %s: "+
-			"a primary that was cut off must not go on", r.connected, r.fresh, g.SenderTimeout, g.needs()))
+		return driver.NotApplied(fmt.Errorf("postgres: %d standbys are connected, %d have answered within %v, and writes "+
+			"need %s: a primary that was cut off must not go on", r.connected, r.fresh, g.SenderTimeout, g.needs()))
 	}
 	stored, found := driver.Record{}, r.found
 	if found {
@@ -308,7 +313,8 @@ func (s *Store) raise(ctx context.Context, at *place, r *row, stored, next drive
 	a := s.ask(ctx, st, append(args, r.life, r.base, *s.id.Load()), "")
 	switch {
 	case a.err != nil:
-		return driver.NotApplied(fmt.Errorf("the token of %q must be raised first, since the server may have lost writes: %w", next.Key, a.err))
+		return driver.NotApplied(fmt.Errorf("the token of %q must be raised first, since the server may have lost writes: %w",
+			next.Key, a.err))
 	case a.changed == 0:
 		return s.conflict(ctx, at, driver.Record{}, driver.Record{Key: next.Key}, false)
 	}
@@ -320,30 +326,29 @@ func (s *Store) raise(ctx context.Context, at *place, r *row, stored, next drive
 func (d *Description) guardProblems(problem func(is bool, text string, args ...any)) {
 	switch g := d.guard; {
 	case g == nil:
-		problem(d.Settings != "", "table %s is guarded (%s): write guard= and what else it was created with in the URL, or Options.Guarded",
-			d.Table, d.Settings)
+		problem(d.Settings != "", "table %s is guarded (%s): write guard= and what else it was created with in the URL, "+
+			"or Options.Guarded", d.Table, d.Settings)
 		problem(d.Asynchronous > 0 && d.SynchronousNames == "" && !d.accepted, "%w", errAsynchronous)
 	case !d.Exists:
 	case d.Settings == "":
 		problem(true, "table %s is not guarded: leave out guard= or Options.Guarded, or name another table", d.Table)
 	default:
 		problem(d.Settings == "?" && !d.Standby, noRow, d.Table, g.waits)
-		problem(d.Settings != g.settings && d.Settings != "?", "table %s was created with %q, and this program expects %q: all programs use the "+
-			"same Options.Guarded, and parameters of their URLs", d.Table, d.Settings, g.settings)
+		problem(d.Settings != g.settings && d.Settings != "?", otherSettings, d.Table, d.Settings, g.settings)
 		problem(!d.Fsync, "fsync is off: a crash may lose any write, and a guard does not help")
 		if g.Watchdog {
 			return
 		}
-		problem(d.SenderTimeout <= 0 || d.SenderTimeout > g.SenderTimeout, "wal_sender_timeout is %v, which bounds for how long a primary "+
-			"that was cut off goes on: set it to %v or less, and not to 0", d.SenderTimeout, g.SenderTimeout)
+		problem(d.SenderTimeout <= 0 || d.SenderTimeout > g.SenderTimeout, "wal_sender_timeout is %v, which bounds for how "+
+			"long a primary that was cut off goes on: set it to %v or less, and not to 0", d.SenderTimeout, g.SenderTimeout)
 		problem(!d.Sees, "the role may not see which standbys are connected: GRANT pg_read_all_stats TO it")
 	}
 }
 
 // describeLife asks for the settings of a guarded store, and whether locks are granted.
 func describeLife(life string) string {
-	return "SELECT settings, e.life, open = e.life FROM " + life + ", (SELECT CASE WHEN pg_is_in_recovery() THEN '' ELSE " + lifeNow +
-		" END AS life) AS e"
+	return "SELECT settings, e.life, open = e.life FROM " + life +
+		", (SELECT CASE WHEN pg_is_in_recovery() THEN '' ELSE " + lifeNow + " END AS life) AS e"
 }
 
 // guardFindings say what a failover or a restart costs.
@@ -363,19 +368,19 @@ func (d *Description) guardFindings() []driver.Finding {
 		all = append(all, driver.Bad("standbys", "%d connected, and writes need %s: all are refused", n, g.needs()).
 			Advise("start the others, or stop what is too many; for another number, create another table"))
 	case n == g.Need && n < g.Standbys:
-		all = append(all, driver.Warn("standbys", "%d of %d connected: if one more is lost, all writes are refused", n, g.Standbys).
-			Advise("start the others"))
+		all = append(all, driver.Warn("standbys", "%d of %d connected: if one more is lost, all writes are refused",
+			n, g.Standbys).Advise("start the others"))
 	}
 	if d.Open {
 		return append(all, driver.OK("life", "the server is known: locks are granted"))
 	}
-	return append(all, driver.Warn("life", "the server was started or promoted, and may have lost writes: no lock is granted until "+
-		"a process has seen it for %v", g.waits).Advise("wait; leases that are held go on"))
+	return append(all, driver.Warn("life", "the server was started or promoted, and may have lost writes: no lock is "+
+		"granted until a process has seen it for %v", g.waits).Advise("wait; leases that are held go on"))
 }
 
 // errAsynchronous refuses a primary whose failover loses writes.
-var errAsynchronous = errors.New("the server has asynchronous standbys, and a failover to one would lose the last locks and give their tokens " +
-	"again: name a synchronous standby in synchronous_standby_names; or guard the table, by guard= in the URL; or write standbys=accept if none is " +
-	"ever promoted: see docs/guides/postgres.md")
+var errAsynchronous = errors.New("the server has asynchronous standbys, and a failover to one would lose the last locks " +
+	"and give their tokens again: name a synchronous standby in synchronous_standby_names; or guard the table, by guard= " +
+	"in the URL; or write standbys=accept if none is ever promoted: see docs/guides/postgres.md")
 
 func quotedLife(p *place) string { return pgx.Identifier{p.schema, p.name + lifeSuffix}.Sanitize() }

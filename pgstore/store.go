@@ -125,7 +125,8 @@ func New(pool *pgxpool.Pool, options *Options) (*Store, error) {
 	case err != nil:
 		return nil, err
 	case g != nil && (o.Untested || o.AcceptStandbys):
-		return nil, errors.New("pgstore: a guarded store is of PostgreSQL, and counts the standbys: leave out Untested and AcceptStandbys")
+		return nil, errors.New("pgstore: a guarded store is of PostgreSQL, and counts the standbys: leave out Untested " +
+			"and AcceptStandbys")
 	}
 	s := &Store{
 		accepted: o.AcceptStandbys, guard: g,

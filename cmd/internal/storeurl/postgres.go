@@ -87,7 +87,8 @@ const (
 func checkPostgres(p *place) error {
 	switch guard := p.values["guard"]; {
 	case guard == "" && (p.is("need") || p.is("of") || p.is("wal_sender_timeout") || p.is("lease")):
-		return errors.New("need=, of=, wal_sender_timeout= and lease= are about guard=: write guard=standbys&need=NUMBER, or leave them out")
+		return errors.New("need=, of=, wal_sender_timeout= and lease= are about guard=: " +
+			"write guard=standbys&need=NUMBER, or leave them out")
 	case guard == byStandbys && !p.is("need"):
 		return errors.New("guard=standbys lacks need=, the number of standbys")
 	case guard == byWatchdog && (p.is("need") || p.is("of") || p.is("wal_sender_timeout")):
@@ -124,7 +125,8 @@ func (p *place) guarded() *pgstore.Guarded {
 
 // ownParameters are the parameters of the store itself, which pgx does not know.
 var ownParameters = []string{
-	"table", "commit", "listen", "untested", "guard", "need", "of", "wal_sender_timeout", "lease", "standbys", "password_file",
+	"table", "commit", "listen", "untested", "guard", "need", "of", "wal_sender_timeout", "lease", "standbys",
+	"password_file",
 }
 
 // forPgx is the common part of the addresses of a store and a listener, with more
