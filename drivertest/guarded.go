@@ -282,6 +282,11 @@ func (e *env) guardedOpens(t *testing.T, waits time.Duration) {
 			held := e.grant(t, a, e.held(e.key()))
 			held.Life = ""
 			absent := e.key()
+			released := map[*client]driver.Record{} // by a, which may remember that
+			for _, c := range []*client{a, b} {
+				rec := e.grant(t, a, e.held(e.key()))
+				released[c] = e.swap(t, a, rec, e.released(rec))
+			}
 			e.h.Lose(t)()
 			open(t, held, driver.OpeningOf(e.get(t, a, held.Key).Life, time.Now()))
 			e.wantAbsent(t, absent) // as each handle sees
@@ -296,6 +301,17 @@ func (e *env) guardedOpens(t *testing.T, waits time.Duration) {
 			}
 			e.wantStored(t, raised)
 			e.wantClaimed(t, b, e.held(absent), raised)
+			for c, free := range released {
+				now, _, err := c.Claim(t.Context(), e.held(free.Key))
+				conflict := asConflict(t, "first Claim of a released lock in a life", free.Key, err)
+				if conflict == nil {
+					t.Fatalf("granted %s", brief(now))
+				}
+				if r := conflict.Current; r.End != driver.EndRaised || r.Token < 1<<40 || r.Prev == nil || r.Prev.Token != free.Token {
+					t.Errorf("the first Claim of %s in a life shows %s, want its token raised", brief(free), brief(r))
+				}
+				e.wantClaimed(t, c, e.held(free.Key), conflict.Current)
+			}
 
 			// From what a closed life has shown, no lock is taken over.
 			free := driver.InClosedLife(driver.Record{}, e.key(), raised.Life, waits)
