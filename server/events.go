@@ -299,7 +299,7 @@ func (a *attempt) stream(parent context.Context) error {
 		if err != nil { // the client has gone, or does not read
 			cancel()
 			if t := <-done; t.err == nil {
-				return a.hand(func() error { return err }, t.grant)
+				return a.hand(t.grant, func(wire.Grant) error { return err })
 			}
 			return nil
 		}
@@ -312,7 +312,7 @@ func (a *attempt) ended(w *stream, t taken) error {
 		_ = w.problem(a.c.told(t.err)) // the stream ends in any case
 		return nil
 	}
-	if err := a.hand(func() error { return w.event("granted", t.grant) }, t.grant); err != nil {
+	if err := a.hand(t.grant, func(g wire.Grant) error { return w.event("granted", g) }); err != nil {
 		_ = w.problem(a.c.told(err))
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 
 // acquire is POST /v1/acquire.
 func (c *call) acquire() error {
+	began := c.s.remote.Began() // before the body, which its client may send slowly
 	var q wire.AcquireRequest
 	if err := c.read(&q); err != nil {
 		return err
@@ -36,15 +37,15 @@ func (c *call) acquire() error {
 		return err
 	}
 	defer leave()
-	a := &attempt{c: c, of: q, wait: wait}
-	if c.accepts(eventStream) {
+	a := &attempt{c: c, of: q, wait: wait, began: began, streams: c.accepts(eventStream)}
+	if a.streams {
 		return a.stream(ctx)
 	}
 	g, err := a.take(ctx, nil)
 	if err != nil {
 		return err
 	}
-	return a.hand(func() error { return c.answer(g) }, g)
+	return a.hand(g, func(g wire.Grant) error { return c.answer(g) })
 }
 
 // wait lets a call wait, until leave is called. The context ends with its parent, and with
@@ -118,9 +119,11 @@ func (c *call) still(right access.Right, name string) error {
 
 // attempt is one acquire.
 type attempt struct {
-	c    *call
-	of   wire.AcquireRequest
-	wait time.Duration
+	c       *call
+	of      wire.AcquireRequest
+	wait    time.Duration
+	began   time.Duration // when the call arrived
+	streams bool          // its answer is a stream, for a client that waits
 }
 
 // errWaited is the cause when a wait ends after wait_ms.
@@ -172,16 +175,20 @@ func (c *call) stillHeld(ctx context.Context, name string) error {
 // hand sends a grant. If the grant could not be sent, or the principal was removed during the
 // wait, the lock is released; the error is the answer then. A client that closes its connection
 // once it has the answer, as curl does, has the lock: so the context of the call means nothing
-// after the grant was sent.
-func (a *attempt) hand(send func() error, g wire.Grant) error {
+// after the grant was sent. Nor does an error of sending a grant that the client may count: the
+// client may have got it, and only its end frees the lock.
+func (a *attempt) hand(g wire.Grant, send func(wire.Grant) error) error {
 	c := a.c
 	c.s.meter.granted(g)
 	removed := c.still(access.Hold, g.Name)
 	err := cmp.Or(c.r.Context().Err(), removed)
-	if err == nil {
-		err = send()
+	if err == nil && !a.streams {
+		c.s.remote.Counts(&g, a.began)
 	}
-	if err != nil {
+	if err == nil {
+		err = send(g)
+	}
+	if err != nil && g.UsableMs == 0 {
 		c.s.remote.Discard(g)
 		c.s.meter.discarded(g)
 	}

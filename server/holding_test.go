@@ -4,10 +4,14 @@
 package server_test
 
 import (
+	"fmt"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenurelock/tenure/driver"
 )
 
 func TestALockIsHeldAndReleased(t *testing.T) {
@@ -16,7 +20,7 @@ func TestALockIsHeldAndReleased(t *testing.T) {
 			"name": "jobs/a", "owner": "web-7", "host": "web-7", "label": "v1", "data": "aGk=",
 		}), 200, "")
 		if a.number("token") != 1 || a.number("lease_ms") != 15000 || a.number("heartbeat_ms") != 3000 ||
-			a.number("free_after_ms") != 5000 || a.string("data") != "aGk=" {
+			a.number("free_after_ms") != 15000 || a.number("usable_ms") != 10647 || a.string("data") != "aGk=" {
 			w.Errorf("the grant says %s", a.text)
 		}
 		h := w.hand(ci, "jobs/a", a)
@@ -124,7 +128,13 @@ func TestAReasonIsCut(t *testing.T) {
 
 func TestAGrantThatNothingFollowsIsFreed(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.acquire(ci, "jobs/a", "web-7")
+		r := request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-7"})
+		r.Header.Set("Accept", "text/event-stream")
+		s := w.open(r)
+		<-s.ended
+		if _, last := s.events(); last["granted"].number("free_after_ms") != 5000 || last["granted"].json["usable_ms"] != nil {
+			w.Errorf("the grant says %s", last["granted"].text)
+		}
 		w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8"}), 409, "held")
 		time.Sleep(lease/3 + time.Second)
 		a := w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8"}), 200, "")
@@ -134,6 +144,70 @@ func TestAGrantThatNothingFollowsIsFreed(t *testing.T) {
 		if m := w.get("/metrics", ci).text; !strings.Contains(m, "tenure_server_grants_unused_total 1\n") ||
 			!strings.Contains(m, "tenure_server_grants_total 2\n") {
 			w.Errorf("metrics say %s", m)
+		}
+	})
+}
+
+// A client may count its grant by the answer alone, so that nobody frees the lock before it has
+// expired, even if the answer could not be sent: the client may have it.
+func TestACountedGrantIsNotFreed(t *testing.T) {
+	for name, broken := range map[string]bool{"nothing follows": false, "it cannot be sent": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				s := &stream{ResponseRecorder: httptest.NewRecorder()}
+				s.broken.Store(broken)
+				w.carryOut(request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-7"}), s)
+				time.Sleep(time.Second) // whatever is done about the grant is done by then
+				if w.MustRecord("jobs/a").State != driver.Held {
+					w.Errorf("the lock is %+v", w.MustRecord("jobs/a"))
+				}
+				begun := time.Now()
+				a := w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000}), 200, "")
+				if took := time.Since(begun) + time.Second; took < lease || took > lease+2*time.Second || a.number("token") != 2 {
+					w.Errorf("after %v the grant says %s", took, a.text)
+				}
+				if m := w.get("/metrics", ci).text; !strings.Contains(m, "tenure_server_grants_discarded_total 0\n") {
+					w.Errorf("metrics say %s", m)
+				}
+			})
+		})
+	}
+}
+
+// What waited for another holder, and is granted the lock by its release, does not count the grant.
+func TestAGrantAfterAWaitIsNotCounted(t *testing.T) {
+	inWorld(t, func(w *world) {
+		h := w.acquire(ci, "jobs/a", "web-7")
+		waiter := w.open(request("POST", "/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000}))
+		time.Sleep(time.Second)
+		w.want(h.release(), 200, "")
+		a := w.want(waiter.answer(), 200, "")
+		if a.json["usable_ms"] != nil || a.number("free_after_ms") != 5000 {
+			w.Errorf("the grant says %s", a.text)
+		}
+		w.want(w.hand(ci, "jobs/a", a).release(), 200, "")
+		time.Sleep(time.Millisecond) // what the server saw before that is not what this call waits for
+		a = w.want(w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": "web-8", "wait_ms": 20000}), 200, "")
+		if a.number("usable_ms") != 10647 {
+			w.Errorf("a grant at once says %s", a.text)
+		}
+	})
+}
+
+// A pair without another holder is two writes.
+func TestAPairIsTwoWrites(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, wait := range []int{20000, 0} {
+			got := w.client.Calls(func() {
+				a := w.post("/v1/acquire", ci, object{"name": fmt.Sprintf("jobs/%d", wait), "owner": "web-7", "wait_ms": wait})
+				if a.json["usable_ms"] == nil {
+					w.Errorf("the grant says %s", a.text)
+				}
+				w.want(w.hand(ci, fmt.Sprintf("jobs/%d", wait), a).release(), 200, "")
+			})
+			if got != "claim release" {
+				w.Errorf("with a wait of %d ms: %q", wait, got)
+			}
 		}
 	})
 }

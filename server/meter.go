@@ -205,7 +205,7 @@ func (m *meter) write(w io.Writer, draining bool) {
 	single(w, "tenure_server_grants_discarded_total", "counter", "Locks that were freed at once because the grant "+
 		"could not be sent.", m.discards)
 	single(w, "tenure_server_grants_unused_total", "counter", "Locks without a heartbeat through this server "+
-		"in time. It frees them, unless a heartbeat came through another server.", m.unusedGrants)
+		"in time. It frees them, unless a heartbeat came through another server, or the client may count the grant.", m.unusedGrants)
 	labelled(w, "tenure_server_refused_total", "counter", "Calls that were refused, by reason.", "reason", m.refusals)
 	shut := 0
 	if draining {

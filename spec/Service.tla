@@ -64,19 +64,22 @@ Sign(s) == <<s.st, s.tok, s.own, s.n>>
 (*   saw   the age of the beat in view, or of an offer                       *)
 (*   vain  how long it has waited for a lock that no client may use          *)
 (*   tok   the granted token; ans: the client may still get that answer      *)
+(*   may   that answer says that the client may count the grant              *)
+(*   cur   it answers the client's latest call                               *)
 (*   sent  heartbeats sent; rel: the beats that a release names. Any replica *)
 (*         may carry out a call at any time, again and again.                *)
 
 Unseen == -1
-Unsent == [at |-> "none", conn |-> FALSE, saw |-> Unseen, vain |-> 0, tok |-> 0, ans |-> FALSE, sent |-> 0, rel |-> {}]
+Unsent == [at |-> "none", conn |-> FALSE, saw |-> Unseen, vain |-> 0, tok |-> 0, ans |-> FALSE, may |-> FALSE,
+           cur |-> FALSE, sent |-> 0, rel |-> {}]
 
 (* Clients.                                                                  *)
 (*   at     idle; wait: acquires; try: has a grant, which is no lease yet;   *)
-(*          hold: a heartbeat was confirmed                                  *)
+(*          hold: a heartbeat was confirmed, or the grant counts             *)
 (*   of, n  the granted acquire and the confirmed beat                       *)
 (*   call   the call in progress: none, a heartbeat, an acquire              *)
-(*   first  the age of its first attempt; since: the same of the last        *)
-(*          confirmed call                                                   *)
+(*   first  the age of its first attempt, or of the acquire; since: the      *)
+(*          same of the last confirmed call                                  *)
 (*   ans    the answers in flight                                            *)
 (*   told   it knows that it was asked to step down                          *)
 
@@ -108,7 +111,8 @@ Ended(a, s) == a.tok # 0 /\ (s.tok > a.tok \/ (s.tok = a.tok /\ s.st # "held"))
 Known(t, a, s) ==
     LET offers == s.st = "held" /\ s.tok = a.tok /\ ((s.own = t /\ s.n = 0) \/ "frees any beat" \in Wrong)
         b == IF a.at = "offer" /\ ~offers THEN [a EXCEPT !.at = "over", !.saw = Unseen, !.conn = FALSE] ELSE a
-        c == IF Ended(b, s) /\ Forgets THEN [b EXCEPT !.sent = 0, !.rel = {}, !.ans = FALSE] ELSE b
+        d == Ended(b, s) /\ Forgets
+        c == IF d THEN [b EXCEPT !.sent = 0, !.rel = {}, !.ans = FALSE, !.may = FALSE, !.cur = FALSE] ELSE b
         last == s.tok = MaxToken /\ a.at \in {"wait", "leave"} /\ s.own # t IN
     IF last THEN [Unsent EXCEPT !.at = "over"] ELSE
     [c EXCEPT !.saw = IF c.at = "wait" /\ Sign(s) # Sign(store) THEN 0 ELSE @,
@@ -147,7 +151,7 @@ Carry(t) ==
     /\ store.tok < MaxToken
     /\ acq[t].at = "none" /\ (t[2] > 1 => acq[<<c, t[2] - 1>>].at # "none")
     /\ cli[c].at = "wait" \/ ("replay" \in Uses /\ t[2] > 1)
-    /\ Turns(t, [acq[t] EXCEPT !.at = "wait", !.conn = TRUE, !.saw = 0])
+    /\ Turns(t, [acq[t] EXCEPT !.at = "wait", !.conn = TRUE, !.saw = 0, !.cur = "count" \in Uses /\ cli[c].at = "wait"])
     /\ UNCHANGED <<net, cli>> /\ Still
 
 Contends(t) == acq[t].at = "wait" /\ (acq[t].conn \/ "waits on" \in Wrong)
@@ -166,6 +170,15 @@ Grant(t) ==
     /\ Turns(t, [acq[t] EXCEPT !.at = "offer", !.saw = 0, !.vain = 0, !.tok = store.tok, !.ans = TRUE])
     /\ UNCHANGED <<net, cli>> /\ Still
 
+\* Just before the answer is sent. No process but the holder frees the grant then.
+Frees(t) == Write("free", t, 0)
+Count(t) ==
+    LET a == acq[t] IN
+    /\ "count" \in Uses /\ a.at = "offer" /\ a.ans /\ ~a.may
+    /\ Frees(t) \notin net \/ "counts what is being freed" \in Wrong
+    /\ Turns(t, [a EXCEPT !.may = TRUE])
+    /\ UNCHANGED <<net, cli>> /\ Still
+
 HangUp(t) ==
     LET a == acq[t]
         wrote == First(t) \/ \E w \in net : w.of = t IN
@@ -176,14 +189,15 @@ HangUp(t) ==
                 ELSE [Unsent EXCEPT !.at = "over"])
     /\ UNCHANGED <<net, cli>> /\ Still
 
-\* A grant without a heartbeat is freed after L/3.
+\* A grant that counts for no client, and has no heartbeat, is freed after L/3.
 Overdue(t, age) == Prompt => acq[t].at = "leave" \/ acq[t].saw >= age
 Free(t) ==
     LET a == acq[t]
         mine == First(t) \/ ("frees any beat" \in Wrong /\ a.at = "offer") IN
     /\ a.at = "leave" \/ (a.at = "offer" /\ "keeps what is not used" \notin Wrong)
+    /\ ~a.may \/ "frees a counted grant" \in Wrong
     /\ mine /\ Overdue(t, Shortest(FreeAfter))
-    /\ Does(Write("free", t, 0))
+    /\ Does(Frees(t))
 
 Rest(t) ==
     LET a == acq[t] IN
@@ -247,15 +261,27 @@ Called(t, a) == acq' = [acq EXCEPT ![t] = Known(t, a, store)]
 Acquire(c) ==
     /\ cli[c].at = "idle" /\ acq[<<c, MaxAcquires>>].at = "none" /\ store.tok < MaxToken
     /\ Becomes(c, [Idle EXCEPT !.at = "wait"])
-    /\ UNCHANGED <<net, acq>> /\ Still
+    /\ acq' = [t \in Acquires |-> IF t[1] = c THEN [acq[t] EXCEPT !.cur = FALSE] ELSE acq[t]]
+    /\ UNCHANGED net /\ Still
 
-\* A grant is no lease.
+\* A grant is no lease,
 Accept(c, t) ==
     /\ cli[c].at = "wait" /\ t[1] = c /\ acq[t].ans
-    /\ Becomes(c, IF "counts from the grant" \in Wrong THEN [Idle EXCEPT !.at = "hold", !.of = t, !.since = 0]
-                  ELSE [Idle EXCEPT !.at = "try", !.of = t])
-    /\ Turns(t, [acq[t] EXCEPT !.ans = FALSE])
-    /\ past' = IF "counts from the grant" \in Wrong THEN [past EXCEPT !.last = acq[t].tok] ELSE past
+    /\ Becomes(c, [Idle EXCEPT !.at = "try", !.of = t])
+    /\ Turns(t, [acq[t] EXCEPT !.ans = FALSE, !.cur = FALSE])
+    /\ UNCHANGED <<store, net, mem, past>>
+
+\* unless it answers the latest call, and says that it may be counted: from before that call was sent.
+\* The client may think that the answer comes too late, and accept it as above.
+AcceptCounted(c, t) ==
+    LET from == IF "counts a grant from its answer" \in Wrong THEN 0 ELSE cli[c].first IN
+    /\ "count" \in Uses /\ cli[c].at = "wait" /\ t[1] = c /\ acq[t].ans
+    /\ acq[t].may \/ "counts any grant" \in Wrong
+    /\ acq[t].cur \/ "counts the grant of an earlier call" \in Wrong
+    /\ ~Over(from)
+    /\ Becomes(c, [Idle EXCEPT !.at = "hold", !.of = t, !.since = from])
+    /\ acq' = [u \in Acquires |-> [(IF u = t THEN [acq[t] EXCEPT !.ans = FALSE, !.cur = FALSE] ELSE acq[u]) EXCEPT !.vain = 0]]
+    /\ past' = [past EXCEPT !.last = acq[t].tok]
     /\ UNCHANGED <<store, net, mem>>
 
 \* The clock is read before the call.
@@ -363,7 +389,7 @@ Later(t, d) ==
 Elapsed(m, d) ==
     LET at(age) == IF Over(Aged(age, d)) THEN Old ELSE Aged(age, d)
         final == m.at = "hold" /\ Over(Aged(m.since, d)) /\ "expired renews" \notin Wrong IN
-    [m EXCEPT !.first = IF m.call = "none" THEN 0 ELSE IF final THEN Old ELSE at(@),
+    [m EXCEPT !.first = IF m.call = "none" /\ ~(m.at = "wait" /\ "count" \in Uses) THEN 0 ELSE IF final THEN Old ELSE at(@),
               !.since = IF m.at = "hold" THEN at(@) ELSE @]
 Nobodys(t) == Prompt /\ First(t) /\ acq[t].at \in {"wait", "offer", "leave"} /\ ~acq[t].conn
 Pass(d) ==
@@ -387,12 +413,12 @@ Next ==
     \/ \E w \in net : Apply(w)
     \/ Ask \/ Revoke \/ Remember
     \/ \E t \in Acquires :
-        \/ Carry(t) \/ Claim(t) \/ Takeover(t) \/ Grant(t) \/ HangUp(t) \/ Free(t) \/ Rest(t)
+        \/ Carry(t) \/ Claim(t) \/ Takeover(t) \/ Grant(t) \/ Count(t) \/ HangUp(t) \/ Free(t) \/ Rest(t)
         \/ \E n \in 0..MaxBeats : Heartbeat(t, n) \/ Repeated(t, n) \/ Release(t, n) \/ Recall(t, n)
     \/ \E c \in Clients :
         \/ Acquire(c) \/ Beat(c) \/ Again(c) \/ Lose(c) \/ Expire(c) \/ Return(c) \/ Stop(c)
         \/ FromCache(c) \/ Reacquire(c) \/ Regrant(c)
-        \/ \E t \in Acquires : Accept(c, t)
+        \/ \E t \in Acquires : Accept(c, t) \/ AcceptCounted(c, t)
         \/ \E a \in {"ok", "asked"} : Confirm(c, a)
 
 Spec == Init /\ [][Next]_vars
@@ -427,7 +453,7 @@ Told ==
 
 Freed == \A t \in Acquires : acq[t].vain <= 2 * Longest(Lease)
 
-UnusedFreed == \A t \in Acquires : acq[t].at = "offer" => acq[t].saw <= Longest(FreeAfter)
+UnusedFreed == \A t \in Acquires : acq[t].at = "offer" /\ ~acq[t].may => acq[t].saw <= Longest(FreeAfter)
 
 Wanted == ~past.idle
 
@@ -435,6 +461,8 @@ Wanted == ~past.idle
 (* Reached: reached-*.cfg.                                                   *)
 
 NeverBelieves == \A c \in Clients : ~Believes(c)
+
+NeverCounts == \A c \in Clients : Believes(c) => cli[c].n > 0
 
 NeverBeside == ~\E c, d \in Clients : Believes(c) /\ c # d /\ cli[d].at = "hold" /\ Over(cli[d].since)
 

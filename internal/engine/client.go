@@ -312,3 +312,6 @@ func (c *Client) Sleep(ctx context.Context, pause time.Duration) error {
 
 // Timing returns the client's durations.
 func (c *Client) Timing() protocol.Timing { return c.timing }
+
+// Clock returns the time of the clock by which the client waits. It counts suspends.
+func (c *Client) Clock() time.Duration { return c.clock() }

@@ -32,8 +32,22 @@ func (c *Client) RemoteAcquire(ctx context.Context, want protocol.Want, waiting 
 	return got.o.rec, nil
 }
 
+// RemoteCounts is called just before a grant is sent to its remote holder. It returns for how long
+// the holder may act after it sent its acquire, which arrived at began, an instant of [Client.Clock];
+// 0 if the holder must not count the grant, for example because the acquire has waited. A grant
+// that may be counted is never released here.
+func (c *Client) RemoteCounts(key string, token uint64, began time.Duration) (usable time.Duration) {
+	if o := c.grants.of(key, token); o != nil && !o.waited {
+		o.run.do(func(now time.Duration) protocol.Action {
+			usable = o.m.Counts(now, c.clock()-began)
+			return protocol.Action{}
+		})
+	}
+	return usable
+}
+
 // RemoteDiscard releases at once a lock that was granted to a remote holder, if that holder
-// has shown no life through this process.
+// has shown no life through this process, and may not have counted the grant.
 func (c *Client) RemoteDiscard(key string, token uint64) {
 	if o := c.grants.take(key, token); o != nil {
 		o.giveUp()
@@ -87,11 +101,12 @@ type remoteAcquire struct {
 	c       *Client
 	waiting func(error)
 	held    chan error // buffer of one: the latest
+	waited  bool       // for a holder
 }
 
 // meets notes the holder that the acquire waits for. The caller holds viewMu.
 func (w *remoteAcquire) meets(held error) {
-	if w.waiting == nil {
+	if w.waited = true; w.waiting == nil {
 		return
 	}
 	select {
@@ -105,6 +120,7 @@ func (w *remoteAcquire) meets(held error) {
 func (w *remoteAcquire) offer(g protocol.Grant, wanted bool) *unconfirmedGrant {
 	c := w.c
 	o := c.newGrant(g)
+	o.waited = w.waited
 	if !wanted {
 		o.giveUp()
 		return o
@@ -123,6 +139,7 @@ type unconfirmedGrant struct {
 	rec     driver.Record
 	run     run
 	m       *protocol.UnconfirmedGrant
+	waited  bool // its acquire, for another holder
 	awaited bool // Close waits for it
 	ended   bool
 }
@@ -185,6 +202,13 @@ func (s *unconfirmedGrants) put(o *unconfirmedGrant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all[grantKey{o.rec.Key, o.rec.Token}] = o
+}
+
+// of returns the unconfirmed grant of a lock, or nil.
+func (s *unconfirmedGrants) of(key string, token uint64) *unconfirmedGrant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[grantKey{key, token}]
 }
 
 // take removes and returns the unconfirmed grant of a lock, or nil.

@@ -42,7 +42,7 @@
 // to know who the holder is. An [OrphanReleaser] releases a lock that its session does not know
 // of, a [Reaper] clears dead sessions, a [HistoryWriter] writes ended terms into the history.
 // For a holder in another process without a store, an [UnconfirmedGrant] keeps the grant until
-// that holder shows life, and a [RemoteWrite] carries out each [RemoteHeartbeat] that it sends.
+// that holder shows life or may count it, and a [RemoteWrite] carries out each [RemoteHeartbeat] that it sends.
 // The retrier decides when a machine retries an unanswered call, or gives up. Only the
 // Holder has its own rule. A [View] has what a process has seen of a record; all
 // machines of the process that read the record share it.

@@ -16,6 +16,9 @@ import (
 // none has come within a third of the lease, the machine releases the lock, so that a program that
 // went away while it waited does not cost the others a whole lease. It replaces only the granted
 // beat, which a remote heartbeat through another process would change.
+//
+// A grant that was fast enough may be counted: see [UnconfirmedGrant.Counts]. The holder may then
+// have the lock before any heartbeat, so the machine never releases it.
 type UnconfirmedGrant struct {
 	retrier
 	rec     driver.Record
@@ -32,6 +35,31 @@ func NewUnconfirmedGrant(t Timing, env Env, g Grant) *UnconfirmedGrant {
 
 // FreeAfter returns how long a grant stays unconfirmed before it is released.
 func (t Timing) FreeAfter() time.Duration { return t.Lease / 3 }
+
+// countedPart is the part of a lease within which an acquire must be answered for its grant to be
+// counted, by the clock of the holder, from before the call was sent.
+const countedPart = 10
+
+// Counts is asked just before the grant is sent to its holder, and says for how long the holder may
+// act after it sent its acquire, or 0 if it must not count the grant. took is the time since the
+// beginning of that call arrived. If the result is not 0, the machine is over: the holder may
+// count the grant as soon as the first byte is under way, so that nobody but the holder may release
+// it, even if the sending fails.
+//
+// A holder counts the grant only if the answer comes in less than a tenth of the lease. More time
+// has certainly passed by its clock if that is slow by the record's drift, this process's clock
+// is fast by its own, and still a tenth has passed. Then the grant is not to be counted, and is
+// released early. Nor is it if its release may be under way.
+func (o *UnconfirmedGrant) Counts(now, took time.Duration) time.Duration {
+	o.begin(now)
+	least := float64(took) * (1 - o.rec.Drift) / (1 + o.t.Drift)
+	usable := o.t.UsableOf(o.rec)
+	if o.givenUp || now >= o.freeAt || !o.idle() || least >= float64(o.rec.Lease/countedPart) || usable <= 0 {
+		return 0
+	}
+	o.Taken()
+	return usable
+}
 
 // Taken says that the holder has shown life through this process.
 func (o *UnconfirmedGrant) Taken() { o.finish(HolderChanged, driver.Record{}, nil) }
@@ -280,3 +308,6 @@ func (t Timing) UsableOf(rec driver.Record) time.Duration {
 	}
 	return of.Usable()
 }
+
+// HeartbeatOf returns how often the remote holder of the lock in rec sends a heartbeat.
+func (t Timing) HeartbeatOf(rec driver.Record) time.Duration { return min(t.Heartbeat, rec.Lease/5) }

@@ -87,6 +87,77 @@ func TestUnconfirmedGrantTaken(t *testing.T) {
 	}
 }
 
+// TestUnconfirmedGrantCounts: a grant that may be counted is never released by the machine. If
+// it is too late by the slowest clock of a holder and the fastest of this process, it is not to be
+// counted, and is released early.
+func TestUnconfirmedGrantCounts(t *testing.T) {
+	raw, short := timing, timing
+	raw.Drift, short.Lease = RawDrift, timing.Lease/3
+	for name, tt := range map[string]struct {
+		of    Timing // of the machine
+		drift float64
+		took  time.Duration
+		want  time.Duration
+	}{
+		"at once":                          {timing, timing.Drift, 0, timing.Usable()},
+		"just in time by a slow clock":     {timing, 0.09, tenth(0.09, timing.Drift) - 1, timing.UsableOf(theirs(timing, beat0, 7))},
+		"too late by the slowest":          {timing, 0.09, tenth(0.09, timing.Drift) + 1, 0},
+		"just in time by the raw clock":    {raw, RawDrift, tenth(RawDrift, RawDrift) - 1, raw.Usable()},
+		"too late by the raw clock":        {raw, RawDrift, tenth(RawDrift, RawDrift) + 1, 0},
+		"a slewed client of a raw process": {raw, 0.09, tenth(0.09, RawDrift) - 1, timing.Usable()},
+		"of a short lease":                 {short, 0.09, short.Lease, 0},
+	} {
+		rec := theirs(tt.of, beat0, 7)
+		rec.Lease, rec.Drift = tt.of.Lease, tt.drift
+		o := NewUnconfirmedGrant(tt.of, counting(), Grant{Record: rec})
+		o.Step(0)
+		if got := o.Counts(time.Millisecond, tt.took); got != tt.want {
+			t.Errorf("%s: may be counted for %v, want %v", name, got, tt.want)
+		}
+		if o.Over() != (tt.want > 0) {
+			t.Errorf("%s: over %v", name, o.Over())
+		}
+		for _, later := range []Action{o.GiveUp(time.Second), o.Step(tt.of.Lease)} {
+			if tt.want > 0 && later.Call != nil {
+				t.Errorf("%s: it sends %+v", name, later.Call)
+			}
+		}
+	}
+}
+
+// tenth is how long an acquire may take by the clock of this process until a tenth of the lease has
+// certainly passed by the holder's.
+func tenth(holder, own float64) time.Duration {
+	return time.Duration(float64(timing.Lease/10) / (1 - holder) * (1 + own))
+}
+
+// TestUnconfirmedGrantDoesNotCount: while its release is due, is under way, or was sent.
+func TestUnconfirmedGrantDoesNotCount(t *testing.T) {
+	none := func(what string, o *UnconfirmedGrant, at time.Duration) {
+		t.Helper()
+		if usable := o.Counts(at, 0); usable != 0 {
+			t.Errorf("%s: it may be counted for %v", what, usable)
+		}
+	}
+	o, rec := offered(timing, 0)
+	none("due", o, timing.FreeAfter())
+	frees(t, o, timing.FreeAfter(), rec)
+	none("under way", o, 0)
+	o.Reply(timing.FreeAfter(), Result{Outcome: Unknown, Err: errStore})
+	none("unknown", o, timing.FreeAfter())
+	o, rec = offered(timing, 0)
+	o.GiveUp(0)
+	o.Reply(0, Result{Outcome: Unknown, Err: errStore})
+	none("given up", o, 1)
+	none("given up by a machine that has not begun", func() *UnconfirmedGrant {
+		o := NewUnconfirmedGrant(timing, counting(), Grant{Record: rec})
+		o.GiveUp(0)
+		return o
+	}(), 1)
+	rec.Lease = 20 * time.Millisecond
+	none("too short to use", NewUnconfirmedGrant(timing, counting(), Grant{Record: rec}), 0)
+}
+
 // TestUnconfirmedGrantMeets: what a release that was refused means.
 func TestUnconfirmedGrantMeets(t *testing.T) {
 	rec := theirs(timing, beat0, 7)

@@ -199,9 +199,9 @@ func (w *clients) read(v *verdict) {
 
 // gapBound is how long the lock may have no holder in a round: a dead holder's lease; one
 // more that a late heartbeat can add; another because a waiter starts over when its replica
-// is killed; two for grants whose answers are lost, a third of a lease each; and a store
-// that pauses.
-func gapBound(lease time.Duration) time.Duration { return 6*lease + 2*time.Second }
+// is killed; two for grants whose answers are lost, and one for an attacker's acquire, a lease
+// each; and a store that pauses.
+func gapBound(lease time.Duration) time.Duration { return 7*lease + 2*time.Second }
 
 // check compares the log with the service's history of the lock: each hold is a term of it,
 // with the same owner.

@@ -6,9 +6,9 @@
 // own clock; this package carries out what it says. It keeps nothing that matters: a holder
 // may send each call to another process, and send a call again that had no answer.
 //
-// A holder has the lock from its first confirmed [Client.Heartbeat] on, and not before: a
-// grant is no lease. It may act until the instant before which it first sent the last
-// confirmed heartbeat, plus what that answers, by a clock that counts suspends. A lease that
+// A holder has the lock from its first confirmed [Client.Heartbeat] on: a grant is no lease, unless
+// [Client.Counts] lets the holder count it. It may act until the instant before which it first sent
+// the last confirmed call, plus what that answers, by a clock that counts suspends. A lease that
 // has expired stays expired, whatever is answered later.
 //
 // Each call is one conditional write where the process knows the record already, or a read
@@ -81,7 +81,7 @@ func (c *Client) Acquire(
 	}
 	return wire.Grant{
 		Name: q.Name, Token: rec.Token, Beat: rec.Beat, Data: rec.Data, LeaseMs: t.Lease.Milliseconds(),
-		HeartbeatMs: t.Heartbeat.Milliseconds(), FreeAfterMs: t.FreeAfter().Milliseconds(),
+		HeartbeatMs: t.HeartbeatOf(rec).Milliseconds(), FreeAfterMs: t.FreeAfter().Milliseconds(),
 	}, nil
 }
 
@@ -98,8 +98,23 @@ func check(ctx context.Context, q wire.AcquireRequest) error {
 	return err
 }
 
+// Began returns the beginning of a call that has just arrived, for [Client.Counts].
+func (c *Client) Began() time.Duration { return c.engine.Clock() }
+
+// Counts is called just before a grant is sent to its holder, for a call that began then. Unless the
+// acquire has waited for a holder, or has taken so long that the answer comes too late by any clock,
+// it lets the holder count the grant, by its UsableMs: from before it sent that call, if the answer
+// comes in less than a tenth of the lease after that. From then on only the holder can release the
+// lock; without it the lease expires.
+func (c *Client) Counts(g *wire.Grant, began time.Duration) {
+	if g.UsableMs = c.engine.RemoteCounts(g.Name, g.Token, began).Milliseconds(); g.UsableMs > 0 {
+		g.FreeAfterMs = g.LeaseMs
+	}
+}
+
 // Discard releases a granted lock at once, if the grant cannot be sent to its holder, and the
-// holder has shown no life through this process. It does not wait for the store.
+// holder has shown no life through this process. It does not wait for the store. It leaves a grant
+// alone that its holder may count: although its sending failed, the holder may have it.
 func (c *Client) Discard(g wire.Grant) { c.engine.RemoteDiscard(g.Name, g.Token) }
 
 // Heartbeat renews a lease. The holder makes the next beat: After up to and with its dash, and
@@ -127,7 +142,7 @@ func (c *Client) Heartbeat(ctx context.Context, q wire.HeartbeatRequest) (wire.R
 	}
 	t := c.engine.Timing()
 	r := wire.Renewal{
-		UsableMs: max(0, t.UsableOf(rec)).Milliseconds(), HeartbeatMs: min(t.Heartbeat, rec.Lease/5).Milliseconds(),
+		UsableMs: max(0, t.UsableOf(rec)).Milliseconds(), HeartbeatMs: t.HeartbeatOf(rec).Milliseconds(),
 	}
 	if asked := protocol.AskedOf(rec); asked != nil {
 		r.Asked = &wire.RequestInfo{

@@ -101,6 +101,12 @@ func TestRemoteHolderCosts(t *testing.T) {
 				t.Errorf("%s: %q, want %q", what, got, calls)
 			}
 		}
+		expect("a counted grant", a, "claim", func() { v = a.holder("pair", "us") })
+		a.remote.Counts(&v.Grant, a.remote.Began())
+		if v.UsableMs == 0 {
+			t.Errorf("granted as %+v, which may not be counted", v.Grant)
+		}
+		expect("and its release", a, "release", func() { testutil.Want(t, v.release(a), nil) })
 		expect("grant", a, "claim", func() { v = a.holder("x", "us") })
 		expect("first heartbeat", a, "heartbeat", func() { v.mustBeat(a) })
 		expect("nothing more for the grant", a, "", func() { time.Sleep(lease / 2) })
@@ -357,6 +363,92 @@ func TestUnusedGrantIsFreed(t *testing.T) {
 		kept.mustBeat(b)
 		if rec := w.MustRecord("y"); rec.State != driver.Held || rec.Token != kept.Token {
 			t.Errorf("a lock in use was freed: %+v", rec)
+		}
+	})
+}
+
+// TestCountedGrantIsNotFreed: its holder may have the lock, so that nobody frees it, even if it could not
+// be sent. Without a heartbeat it expires.
+func TestCountedGrantIsNotFreed(t *testing.T) {
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a, b := serve(w, "a"), serve(w, "b")
+		begun := time.Now()
+		v := a.holder("x", "gone")
+		a.remote.Counts(&v.Grant, a.remote.Began())
+		if v.UsableMs == 0 || v.FreeAfterMs != lease.Milliseconds() {
+			t.Errorf("granted as %+v", v.Grant)
+		}
+		a.remote.Discard(v.Grant)
+		b.MustAcquire("x", nil)
+		if took := time.Since(begun); took < lease || took > lease+2*refresh {
+			t.Errorf("free after %v, want %v", took, lease)
+		}
+		if prev := w.MustRecord("x").Prev; prev == nil || prev.End != driver.EndExpired {
+			t.Errorf("the unused tenure ended as %+v", prev)
+		}
+	})
+}
+
+// TestGrantMayBeCounted: by the drift in the record, and by the lease in it, if the acquire took less
+// than a tenth of the lease and did not wait for a holder. Otherwise it is freed early.
+func TestGrantMayBeCounted(t *testing.T) {
+	const late = lease / 10 * 109 / 91 // by a client's clock that is slow by 9 %, and a replica's that is fast
+	for name, tt := range map[string]struct {
+		clock  string
+		before time.Duration // between the arrival of the call and its claim
+		after  time.Duration // and between the answer of the store and that to the client
+		waits  bool
+		want   time.Duration
+	}{
+		"at once":                {want: 10_647 * time.Millisecond}, // L(1-0.09)/(1+0.09) - L/8
+		"by the raw clock":       {clock: "raw", want: 10_647 * time.Millisecond},
+		"a slow body":            {before: late - time.Millisecond, want: 10_647 * time.Millisecond},
+		"too slow a body":        {before: late + time.Millisecond},
+		"a pause":                {after: late - time.Millisecond, want: 10_647 * time.Millisecond},
+		"too long a pause":       {after: late + time.Millisecond},
+		"a pause until the free": {after: lease / 3},
+		"waited":                 {waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+				a := serve(w, "a")
+				other := a.holder("x", "other")
+				if tt.waits {
+					time.AfterFunc(lease/20, func() { testutil.Want(t, other.release(a), nil) })
+				} else {
+					testutil.Want(t, other.release(a), nil)
+				}
+				time.Sleep(time.Millisecond) // what was seen before then is not seen by the acquire
+				began := a.remote.Began()
+				time.Sleep(tt.before)
+				g := testutil.Must(a.remote.Acquire(t.Context(), wire.AcquireRequest{Name: "x", Owner: "us", Clock: tt.clock}, true, nil))(t)
+				granted := time.Now()
+				time.Sleep(tt.after)
+				if a.remote.Counts(&g, began); g.UsableMs != tt.want.Milliseconds() {
+					t.Errorf("may be counted for %d ms, want %v", g.UsableMs, tt.want)
+				}
+				time.Sleep(lease/3 + time.Second - time.Since(granted))
+				if free := w.MustRecord("x").State == driver.Released; free != (tt.want == 0) {
+					t.Errorf("it is %+v", w.MustRecord("x"))
+				}
+			})
+		})
+	}
+}
+
+// TestCountedGrantIsByTheRecord: in another process's lease and drift there is no other room.
+func TestCountedGrantIsByTheRecord(t *testing.T) {
+	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
+		a := serve(w, "a", func(o *tenure.Options) { o.MaxClockDrift = 0.01 })
+		for clock, want := range map[string]int64{"": 10_647, "raw": 12_827} {
+			v := a.acquire(wire.AcquireRequest{Name: "x", Owner: "us", Clock: clock})
+			if a.remote.Counts(&v.Grant, a.remote.Began()); v.UsableMs != want {
+				t.Errorf("by the clock %q it may be counted for %d ms, want %d", clock, v.UsableMs, want)
+			}
+			if r := v.mustBeat(a); r.UsableMs != want {
+				t.Errorf("a heartbeat says %d ms, want %d", r.UsableMs, want)
+			}
+			testutil.Want(t, v.release(a), nil)
 		}
 	})
 }

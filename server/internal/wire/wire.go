@@ -21,7 +21,8 @@ type AcquireRequest struct {
 	WaitMs int64  `json:"wait_ms,omitempty"`
 }
 
-// Grant is a lock that was granted: the client holds it from its first confirmed heartbeat on.
+// Grant is a lock that was granted: the client holds it from its first confirmed heartbeat on, or, if
+// UsableMs is not 0 and the answer came soon enough, at once.
 type Grant struct {
 	Beat        string `json:"beat"`
 	Data        []byte `json:"data,omitempty"`
@@ -30,6 +31,7 @@ type Grant struct {
 	LeaseMs     int64  `json:"lease_ms"`
 	Name        string `json:"name"`
 	Token       uint64 `json:"token"`
+	UsableMs    int64  `json:"usable_ms,omitempty"`
 }
 
 // Waiting is the holder that an acquire waits for.
