@@ -26,8 +26,8 @@
 // hold one lock, tokens rise, no write of an earlier holder passes a real [fence.Gate] after
 // one of a later holder, every write changes what it may and nothing else. Of a client's
 // heartbeats, which several replicas may carry out, one write at most is applied; a client
-// learns of a request, and of a loss only when it has lost the lock; a grant that it does not
-// use is freed. A holder whose record has survived a loss of the engine goes on, and writes its
+// learns of a request, and of a loss only when it has lost the lock; a grant that it neither
+// uses nor may count is freed. A holder whose record has survived a loss of the engine goes on, and writes its
 // data again. When the faults have ended it checks that each lock has a holder within a stated
 // bound, and that the history is complete except for terms that two crashes in a row may hide.
 // The first violation ends the run, and [Shrink] makes it small.

@@ -117,6 +117,9 @@ func (l *lock) counted(m *machine, r *protocol.Call) {
 		l.tally.Of[Orphan]++
 	case releases && m.role == offering:
 		l.tally.Of[Unused]++
+		if m.keeps && !l.cfg.Harm {
+			l.fail("%s frees a grant that its client may count", m)
+		}
 	case releases && m.c != nil && m.h == nil && !m.left:
 		l.tally.Of[OrphanFound]++
 	}

@@ -70,7 +70,7 @@ func (h *host) holds() bool {
 func (w *World) patience() time.Duration {
 	most := 2*w.most.Lease + 3*w.most.Refresh + 4*w.most.RequestTimeout
 	if w.cfg.Clients > 0 {
-		most += w.most.Lease // a late heartbeat of a dead client, and an unused grant
+		most += 2 * w.most.Lease // a late heartbeat of a dead client, and an unused grant
 	}
 	if w.engine != nil {
 		most += w.t.Waits - w.most.Lease // instead of the lease of who has died

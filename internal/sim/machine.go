@@ -74,8 +74,9 @@ type machine struct {
 	deadline              time.Duration // once expired
 	quietSince, overSince time.Duration // of a lease
 
-	conn *conn                    // by which a client has asked for what a replica does
-	of   protocol.RemoteHeartbeat // of a remote write
+	conn  *conn                    // by which a client has asked for what a replica does
+	keeps bool                     // the grant, since its client may count it
+	of    protocol.RemoteHeartbeat // of a remote write
 
 	family *family // of a guardian
 }

@@ -53,10 +53,11 @@ type conn struct {
 	then func(reply)
 	back time.Duration // that the answer needs
 
-	open  bool   // the client waits for the answer
-	mute  bool   // the answer does not reach it
-	ended bool   // the replica knows that the client no longer waits
-	gone  func() // what it does then, if that is not nil
+	began time.Duration // an acquire, by the replica's clock
+	open  bool          // the client waits for the answer
+	mute  bool          // the answer does not reach it
+	ended bool          // the replica knows that the client no longer waits
+	gone  func()        // what it does then, if that is not nil
 }
 
 // calls sends a call to a replica. The client waits for the answer for as long as limit,
@@ -187,6 +188,7 @@ func (p *process) admits(cn *conn, wait time.Duration) {
 		return // it was read too late
 	}
 	m := p.serving(cn, waiting, "acquire", nil)
+	cn.began = m.now()
 	want := protocol.Want{
 		Key: l.key, Owner: m.owner(), Label: l.labelOf(m.owner()), Holds: true,
 		Try: wait == 0, ViewFresh: wait > 0 && l.one(4), Patience: p.t.Lease, Drift: cn.v.on.bound,
@@ -207,7 +209,8 @@ func (p *process) admits(cn *conn, wait time.Duration) {
 	}
 }
 
-// offers tells a client of a grant, and frees the lock if that shows no life.
+// offers tells a client of a grant, and frees the lock if that shows no life. Between the two the
+// replica may stand still.
 func (m *machine) offers(g protocol.Grant) {
 	l, p, cn := m.l, m.p, m.conn
 	l.note("%s is granted %s for %s", m, shown(g.Record), cn.v)
@@ -220,11 +223,29 @@ func (m *machine) offers(g protocol.Grant) {
 	p.recordCache, p.offers[g.Record.Token] = g.Record, o
 	l.offered(o, g.Record)
 	cn.gone = nil
-	if !cn.open && !cn.mute && (cn.ended || l.one(2)) { // the answer cannot be written
-		o.took(o.is.GiveUp(o.now()))
+	if !l.fails(Pauses) || !l.one(8) {
+		o.hands(g)
 		return
 	}
-	cn.answer(reply{status: okay, rec: g.Record, usable: p.t.UsableOf(g.Record)})
+	o.step()
+	o.after(l.upTo(l.t.Lease/2), func() { o.hands(g) })
+}
+
+// hands sends a grant to the client, which may count it if the machine says so. Package engine lets
+// no acquire count that has waited; here the time alone decides. Then the lock is not freed, even if
+// the sending fails.
+func (o *machine) hands(g protocol.Grant) {
+	l, cn, is := o.l, o.conn, o.is.(*protocol.UnconfirmedGrant)
+	if !cn.open && !cn.mute && (cn.ended || l.one(2)) { // the answer cannot be written
+		o.took(is.GiveUp(o.now()))
+		return
+	}
+	usable := is.Counts(o.now(), o.now()-cn.began)
+	o.keeps = usable > 0
+	if l.fails(Messages) && l.one(8) {
+		cn.back += l.upTo(l.t.Lease / 2)
+	}
+	cn.answer(reply{status: okay, rec: g.Record, usable: usable, period: o.p.t.HeartbeatOf(g.Record)})
 	o.step()
 }
 
@@ -260,7 +281,7 @@ func (m *machine) relayed(r *protocol.RemoteWrite) {
 	case protocol.Done:
 		is.status, p.recordCache = okay, driver.Record{}
 		if !m.of.Releases() {
-			is.usable, is.period = max(0, p.t.UsableOf(rec)), min(p.t.Heartbeat, rec.Lease/5)
+			is.usable, is.period = max(0, p.t.UsableOf(rec)), p.t.HeartbeatOf(rec)
 			is.asked, p.recordCache = protocol.AskedOf(rec), rec
 		}
 		if o := p.offers[m.of.Token]; o != nil {

@@ -21,7 +21,7 @@ type stage int
 const (
 	visitCalls    stage = iota // it acquires
 	visitGranted               // it has a grant, which is no lease
-	visitHolds                 // a heartbeat was confirmed
+	visitHolds                 // a heartbeat was confirmed, or its grant counts
 	visitReleases              // it releases, and never acts on the lock again
 	visitOver
 )
@@ -32,6 +32,9 @@ type visit struct {
 	stage stage
 	op    int   // answers to calls about earlier things are not heard
 	conn  *conn // of its latest call
+
+	sent   time.Duration // by its clock: before its acquire
+	sentAt time.Duration // the same in real time
 
 	rec       driver.Record            // as it was granted
 	confirmed string                   // the beat that was confirmed last, at first that of the grant
@@ -91,6 +94,7 @@ func (v *visit) acquire() {
 	if l.final && !l.cfg.Trying || !l.final && !l.one(4) {
 		wait = l.upTo(2 * l.t.Lease)
 	}
+	v.sent, v.sentAt = v.clock(), l.now
 	v.calls("acquire", wait+v.limit(), func(cn *conn) { cn.p.admits(cn, wait) }, func(r reply) {
 		if r.status == okay {
 			v.gets(r)
@@ -108,8 +112,9 @@ func (v *visit) acquire() {
 	}
 }
 
-// gets takes a grant; no lease counts from it. Some clients are slow to show life, and
-// some never do.
+// gets takes a grant. If it says that it may be counted, and is soon enough, the client holds the lock;
+// otherwise no lease counts from it. Some clients are slow to show life, some never do, and some do not
+// know that a grant may be counted.
 func (v *visit) gets(r reply) {
 	l := v.l
 	v.stage, v.rec, v.confirmed = visitGranted, r.rec, r.rec.Beat
@@ -127,7 +132,22 @@ func (v *visit) gets(r reply) {
 		v.slow = true
 		delay = l.upTo(l.t.Lease / 2)
 	}
+	if r.usable > 0 && v.clock()-v.sent < v.rec.Lease/10 && !l.one(4) {
+		v.counts(r)
+		return
+	}
 	v.after(delay, v.beat)
+}
+
+// counts counts the grant, from before its acquire was sent.
+func (v *visit) counts(r reply) {
+	v.judgeCounted()
+	if v.deadline = v.sent + r.usable; v.expires() {
+		return
+	}
+	v.l.tally.Of[Counted]++
+	v.begins()
+	v.at(v.sent+r.period, v.beat)
 }
 
 // beat makes the next beat, and begins to send it.
@@ -209,7 +229,7 @@ func (v *visit) confirms(r reply) {
 	v.at(from+r.period, v.beat)
 }
 
-// begins begins the work, with the first confirmed heartbeat.
+// begins begins the work, with the first confirmed heartbeat or a grant that counts.
 func (v *visit) begins() {
 	l := v.l
 	v.stage = visitHolds
@@ -368,6 +388,16 @@ func (v *visit) judgeConfirmed(r reply) {
 	}
 }
 
+// judgeCounted judges that a client counts no grant that was written before it sent its acquire.
+func (v *visit) judgeCounted() {
+	by := v.l.written[v.rec.Beat]
+	if by.at < v.sentAt && !v.l.cfg.Harm {
+		v.l.fail("%s counts from %v what was written at %v", v, v.sentAt, by.at)
+	}
+	window := protocol.Timing{Lease: v.rec.Lease, Drift: v.rec.Drift}.Window()
+	v.most = max(v.most, v.sent+window)
+}
+
 // judgeLost judges that no client is told that its term has ended while it goes on. A
 // duplicate of its claim, applied after an operator has deleted the record, is not that
 // term.
@@ -408,7 +438,7 @@ func (l *lock) offered(m *machine, rec driver.Record) {
 	most := l.slow(t.FreeAfter()) + t.Lease/10 + 3*max(t.RequestTimeout, l.cfg.Latency)
 	l.after(most+1, func() {
 		is := l.store.rec
-		excused := m.life != l.life || m.epoch != m.on.epoch || m.unsure || m.p.stood > made
+		excused := m.keeps || m.life != l.life || m.epoch != m.on.epoch || m.unsure || m.p.stood > made
 		if !excused && is.State == driver.Held && is.Token == rec.Token && is.Beat == rec.Beat {
 			l.fail("%s is unused for %v, and not free", m, most)
 		}

@@ -45,6 +45,7 @@ const (
 	Beside         Happening = "acquire beside a lease"
 	OtherLease     Happening = "takeover with another lease" // than its own, by an acquire with its own timing
 	Taken          Happening = "grant confirmed by a client"
+	Counted        Happening = "grant counted by a client" // without a heartbeat
 	Unused         Happening = "grant freed unused"
 	Replayed       Happening = "call carried out again"
 	Heeded         Happening = "client asked to stop"
