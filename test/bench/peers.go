@@ -203,15 +203,19 @@ func newTenured(w *web, most int) (t caller) {
 			w.post(ctx, "/v1/release", beatCall{Name: l.name, Token: l.number, After: l.beat}, nil)
 		}
 		var g struct {
-			Token uint64 `json:"token"`
-			Beat  string `json:"beat"`
+			Token    uint64 `json:"token"`
+			Beat     string `json:"beat"`
+			UsableMs int64  `json:"usable_ms"`
 		}
 		ask := map[string]any{"name": name, "owner": "bench", "wait_ms": 20_000}
+		sent := time.Now()
 		for w.post(ctx, "/v1/acquire", ask, &g, http.StatusConflict) == http.StatusConflict {
-			continue // another caller still has it
+			sent = time.Now() // another caller still has it
 		}
 		l.number, l.beat = g.Token, g.Beat
-		t.beat(ctx, []*heldLock{l}) // a grant is no lease: it is held from the first heartbeat on
+		if g.UsableMs == 0 || time.Since(sent) >= serviceLease/10 {
+			t.beat(ctx, []*heldLock{l}) // such a grant is no lease: the lock is held from the first heartbeat on
+		}
 		return l
 	}
 	t.beat = func(ctx context.Context, all []*heldLock) int {

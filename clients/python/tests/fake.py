@@ -92,6 +92,7 @@ class Service:
 
     def __init__(self, *, lease_ms: int = 15000, heartbeat_ms: int = 3000, usable_ms: int = 12000) -> None:
         self.lease_ms, self.heartbeat_ms, self.usable_ms = lease_ms, heartbeat_ms, usable_ms
+        self.counts = False  # its grants may be counted
         self.mutex = threading.RLock()
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.faults: dict[str, list[Fault]] = {}  # by path, for the next calls of it
@@ -147,6 +148,8 @@ class Service:
             "heartbeat_ms": self.heartbeat_ms,
             "free_after_ms": self.lease_ms // 3,
         }
+        if self.counts:
+            grant["usable_ms"] = self.usable_ms
         self.data = body.get("data", self.data)
         return answer({**grant, "data": self.data} if self.data is not None else grant)
 

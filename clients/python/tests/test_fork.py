@@ -108,7 +108,7 @@ class Forks(OneHolder):
                 self.assertEqual(in_child(is_set), "True")
             self.assertRegex(in_child(lambda: f"tenurelock.errors.LostError: {lock.reason}"), self.lost)
             self.assertEqual(in_child(lock.remaining), "0.0")
-            self.assertEqual(in_child(lock.start), "False")
+            self.assertEqual(in_child(lambda: lock.start(0)), "False")
             self.assertFalse(lock.stopping.is_set() or lock.over.is_set() or lock.reason)
             self.still_held(lock)
         self.assertIsNone(self.service.holder)

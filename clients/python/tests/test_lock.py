@@ -74,6 +74,13 @@ class OneLock(unittest.TestCase):
 
         return fault
 
+    def late_failure(self, ms: int) -> Callable[[Service, str, dict[str, Any]], Reply]:
+        def fault(service: Service, path: str, body: dict[str, Any]) -> Reply:
+            self.clock.advance(ms)
+            return dropped(service, path, body)
+
+        return fault
+
 
 class Holding(OneLock):
     def test_held_from_the_first_confirmed_heartbeat(self) -> None:
@@ -83,6 +90,41 @@ class Holding(OneLock):
         # Not from the grant, which is 5 s old, and not from the answer: from before the heartbeat.
         self.assertEqual(lock.remaining(), 11.0)
         lock.check()
+
+    def test_a_pair_is_two_calls(self) -> None:
+        self.service.counts = True
+        self.service.faults["/v1/acquire"] = [self.slow(1499)]
+        lock = self.acquire()
+        lock.check()
+        self.assertEqual(lock.remaining(), 10.501)
+        lock.release()
+        self.assertEqual([path for path, _ in self.service.calls], ["/v1/acquire", "/v1/release"])
+
+    def test_a_counted_grant_is_held_on(self) -> None:
+        self.service.counts = True
+        lock = self.acquire()
+        self.clock.advance(3000)
+        until(lambda: lock.remaining() == 12.0)
+        (sent,) = self.service.bodies("/v1/heartbeat")
+        self.assertEqual(sent["after"], f"t{1:012}-0000000000000")
+        self.service.always["/v1/heartbeat"] = dropped
+        self.clock.advance(12000)
+        self.assertRaises(ExpiredError, lock.check)
+
+    def test_a_grant_that_comes_late_needs_a_heartbeat(self) -> None:
+        self.service.counts = True
+        self.service.faults["/v1/acquire"] = [self.slow(1500)]
+        lock = self.acquire()
+        self.assertEqual(lock.remaining(), 12.0)
+        self.assertEqual(len(self.service.bodies("/v1/heartbeat")), 1)
+
+    def test_an_acquire_that_is_sent_again_counts_from_its_own_sending(self) -> None:
+        self.service.counts = True
+        # The first had no effect, and the answer to the second comes long after that was sent.
+        self.service.faults["/v1/acquire"] = [self.late_failure(9000), self.slow(1000)]
+        lock = self.acquire()
+        self.assertEqual(lock.remaining(), 11.0)
+        self.assertEqual(self.service.bodies("/v1/heartbeat"), [])
 
     def test_a_grant_in_a_stream_is_no_lease(self) -> None:
         self.service.take_away()

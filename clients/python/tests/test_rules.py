@@ -43,11 +43,12 @@ def beat(name: str) -> str:
 class Player:
     """Plays one scenario."""
 
-    def __init__(self, rules: Any) -> None:
+    def __init__(self, rules: Any, scenario: Any) -> None:
         self.made = 0
-        grant = rules["grant"]
+        grant = rules["grant"] | scenario.get("grant", {})
+        lease, usable, period = (grant.get(key, 0) * MILLISECOND for key in ("lease_ms", "usable_ms", "heartbeat_ms"))
         self.lease = Lease(
-            Grant("n", grant["token"], beat(grant["beat"]), grant["lease_ms"] * MILLISECOND),
+            Grant("n", grant["token"], beat(grant["beat"]), lease, None, usable, period),
             rules["stop_timeout_ms"] * MILLISECOND,
             self.random,
         )
@@ -62,6 +63,8 @@ class Player:
         """Plays a step, and returns what came of it and what should."""
         now = step["at"] * MILLISECOND
         match step["do"]:
+            case "granted":
+                self.lease.granted(step["sent"] * MILLISECOND, now)
             case "send":
                 sent = self.lease.send(now)
                 if sent is None or step.get("none"):
@@ -150,7 +153,7 @@ class Rules(unittest.TestCase):
         rules = table("rules.json")
         self.assertGreater(len(rules["scenarios"]), 20)
         for scenario in rules["scenarios"]:
-            player = Player(rules)
+            player = Player(rules, scenario)
             for number, step in enumerate(scenario["steps"], 1):
                 with self.subTest(scenario["rule"], step=number):
                     got, want = player.play(step)

@@ -67,13 +67,14 @@ export function readAcquire(reply: Reply, name: string): Answer {
       const error = new TokenError(`"${name}": token ${raw} is above 2^53 - 1, which a number cannot hold: use a client of another language`);
       return { is: "unknown", why: error.message, error };
     }
-    whole(body, "heartbeat_ms", 1);
     whole(body, "free_after_ms", 0);
     const grant = {
       name,
       token: whole(body, "token", 1, Number.MAX_SAFE_INTEGER),
       beat,
       leaseMs: whole(body, "lease_ms", 1),
+      usableMs: body["usable_ms"] === undefined ? 0 : whole(body, "usable_ms", 0),
+      heartbeatMs: whole(body, "heartbeat_ms", 1),
     };
     if (data === undefined || data === null) {
       return { is: "granted", grant };

@@ -76,7 +76,7 @@ export class Client {
   }
 
   /**
-   * Acquires the lock and returns it held: its first heartbeat is confirmed.
+   * Acquires the lock and returns it held.
    *
    * Rejects with HeldError if another holder has it until the wait is over, UnavailableError if no
    * server answered, ProblemError if the call was refused (for example for lack of rights), TokenError if
@@ -186,6 +186,7 @@ class Acquiring {
     for (;;) {
       const began = performance.now();
       wait = Math.floor(Math.min(wait, this.#left()));
+      const sent = this.clock();
       const answer = await this.#ask({ ...body, wait_ms: wait }, wait);
       if (this.#aborted.signal.aborted && answer.is === "granted") {
         await giveBack(this.#lock(answer.grant));
@@ -195,7 +196,7 @@ class Acquiring {
         throw answer.error;
       }
       if (answer.is === "granted") {
-        const lock = await this.#hold(answer.grant);
+        const lock = await this.#hold(answer.grant, sent);
         if (lock) {
           return lock;
         }
@@ -316,9 +317,9 @@ class Acquiring {
   }
 
   /** Returns the lock of a grant once it is held; undefined if it was lost before. */
-  async #hold(grant: Grant): Promise<Lock | undefined> {
+  async #hold(grant: Grant, sent: number): Promise<Lock | undefined> {
     const lock = (this.#starting = this.#lock(grant));
-    const held = await lock.start();
+    const held = await lock.start(sent);
     this.#starting = undefined;
     if (held && !this.#aborted.signal.aborted) {
       return lock;

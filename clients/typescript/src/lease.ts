@@ -13,7 +13,7 @@ import { randomInt } from "node:crypto";
 import type { AskedError } from "./errors.js";
 
 /**
- * What a lease is at an instant: granted, and no heartbeat confirmed yet, so that the holder must not act;
+ * What a lease is at an instant: granted, and nothing counts yet, so that the holder must not act;
  * held; or one of three ends. Released also says that the release has begun.
  */
 export type State = "unconfirmed" | "held" | "expired" | "lost" | "released";
@@ -24,12 +24,17 @@ export type State = "unconfirmed" | "held" | "expired" | "lost" | "released";
  */
 export type Outcome = "released" | "lost" | "unknown";
 
-/** The answer to an acquire. */
+/**
+ * The answer to an acquire. usableMs is for how long the holder may act after it sent that; 0 if the
+ * grant must not be counted. heartbeatMs is in which to send heartbeats.
+ */
 export interface Grant {
   readonly name: string;
   readonly token: number;
   readonly beat: string;
   readonly leaseMs: number;
+  readonly usableMs: number;
+  readonly heartbeatMs: number;
   readonly data?: Uint8Array;
 }
 
@@ -43,6 +48,9 @@ export interface Heartbeat {
 const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const LENGTH = 13;
 
+/** The part of a lease in which a grant must come to be counted. */
+const COUNTED_PART = 10;
+
 /** The part of a lease for which the release of a lock that is not held is tried. */
 const IDLE_PART = 5;
 
@@ -54,7 +62,9 @@ export function randomPart(): string {
 /**
  * A lock from its grant to its end, by these rules:
  *
- * - A grant is no lease. The lock is held from the first confirmed heartbeat on.
+ * - A grant is no lease. The lock is held from the first confirmed heartbeat on; or at once if the
+ *   grant may be counted and came in less than a tenth of the lease. It counts from the instant before
+ *   its acquire was sent.
  * - A confirmed heartbeat counts from the instant before its first sending.
  * - An unanswered heartbeat is sent again as it was.
  * - The deadline never moves back. Expired, lost and released are final.
@@ -79,6 +89,21 @@ export class Lease {
   ) {
     this.#confirmed = grant.beat;
     this.#stable = grant.beat.slice(0, grant.beat.indexOf("-") + 1);
+  }
+
+  /**
+   * Records that the grant has answered the acquire that was sent after the instant `sent`, and no other
+   * one; now is an instant after that answer.
+   */
+  granted(sent: number, now: number): void {
+    const { usableMs, heartbeatMs, leaseMs } = this.grant;
+    const soon = now >= sent && now - sent < leaseMs / COUNTED_PART;
+    if (this.#state === "unconfirmed" && usableMs > 0 && soon) {
+      this.#deadline = sent + usableMs;
+      this.#nextAt = sent + heartbeatMs;
+      this.#state = "held";
+      this.state(now);
+    }
   }
 
   /** Returns what the lease is. Once it has said that it has ended it says so for ever. */

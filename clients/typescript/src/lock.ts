@@ -135,10 +135,14 @@ export class Lock implements AsyncDisposable {
     }
   }
 
-  /** Sends heartbeats until the first is confirmed, and goes on then. False if the grant was lost. */
-  async start(): Promise<boolean> {
+  /**
+   * Begins to hold the lock that answered an acquire sent after that instant: at once if the grant counts,
+   * else when the first heartbeat is confirmed. Heartbeats go on then. False if the grant was lost.
+   */
+  async start(sent: number): Promise<boolean> {
     const backoff = new Backoff();
-    while (!this.#ending.signal.aborted) {
+    this.#lease.granted(sent, this.#clock());
+    while (this.#state() === "unconfirmed" && !this.#ending.signal.aborted) {
       const heartbeat = this.#lease.send(this.#clock());
       if (!heartbeat || (await this.#exchange(heartbeat))) {
         break;

@@ -66,6 +66,7 @@ export class Service {
   leaseMs = 15000;
   heartbeatMs = 3000;
   usableMs = 12000;
+  counts = false; // its grants may be counted
   token = 0;
   holder: string | undefined;
   beat = "";
@@ -132,6 +133,7 @@ export class Service {
       lease_ms: this.leaseMs,
       heartbeat_ms: this.heartbeatMs,
       free_after_ms: Math.floor(this.leaseMs / 3),
+      ...(this.counts && { usable_ms: this.usableMs }),
       data: this.data,
     });
   }

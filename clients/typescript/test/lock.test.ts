@@ -87,6 +87,44 @@ describe("holding", () => {
     lock.check();
   });
 
+  test("a pair is two calls", async () => {
+    service.counts = true;
+    service.faults["/v1/acquire"] = [slow(1499)];
+    const lock = await acquire();
+    lock.check();
+    assert.equal(lock.remaining(), 10501);
+    await lock.release();
+    assert.deepEqual(service.calls.map((call) => call.path), ["/v1/acquire", "/v1/release"]);
+  });
+
+  test("a counted grant is held on", async () => {
+    service.counts = true;
+    const lock = await acquire();
+    clock.now += 3000;
+    await until(() => lock.remaining() === 12000);
+    assert.deepEqual(service.bodies("/v1/heartbeat").map((body) => body["after"]), ["t000000000001-0000000000000"]);
+    service.always["/v1/heartbeat"] = dropped;
+    clock.now += 12000;
+    assert.throws(() => lock.check(), ExpiredError);
+  });
+
+  test("a grant that comes late needs a heartbeat", async () => {
+    service.counts = true;
+    service.faults["/v1/acquire"] = [slow(1500)];
+    const lock = await acquire();
+    assert.equal(lock.remaining(), 12000);
+    assert.equal(service.bodies("/v1/heartbeat").length, 1);
+  });
+
+  test("an acquire that is sent again counts from its own sending", async () => {
+    service.counts = true;
+    // The first had no effect, and the answer to the second comes long after that was sent.
+    service.faults["/v1/acquire"] = [slow(9000, dropped), slow(1000)];
+    const lock = await acquire();
+    assert.equal(lock.remaining(), 11000);
+    assert.deepEqual(service.bodies("/v1/heartbeat"), []);
+  });
+
   test("repeated heartbeats count from the first sending", async () => {
     service.faults["/v1/heartbeat"] = [slow(2000, lost), dropped, badGateway];
     const lock = await acquire();

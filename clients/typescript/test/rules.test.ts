@@ -22,6 +22,7 @@ interface Step {
   after?: string | null;
   next?: string;
   first_sent?: number;
+  sent?: number;
   none?: boolean;
   usable_ms?: number;
   heartbeat_ms?: number;
@@ -44,9 +45,9 @@ class Player {
   release: Release | undefined;
   made = 0;
 
-  constructor(rules: any) {
-    const { token, beat: first, lease_ms: leaseMs } = rules.grant;
-    const grant = { name: "n", token, beat: beat(first), leaseMs };
+  constructor(rules: any, more: any) {
+    const { token, beat: first, lease_ms: leaseMs, heartbeat_ms: heartbeatMs, usable_ms: usableMs = 0 } = { ...rules.grant, ...more };
+    const grant = { name: "n", token, beat: beat(first), leaseMs, usableMs, heartbeatMs };
     this.lease = new Lease(grant, rules.stop_timeout_ms, () => String(++this.made).padStart(13, "0"));
   }
 
@@ -54,6 +55,9 @@ class Player {
     const now = step.at;
     const sent = (): Heartbeat => this.sent.get(beat(step.next ?? ""))!;
     switch (step.do) {
+      case "granted":
+        this.lease.granted(step.sent!, now);
+        break;
       case "send": {
         const got = this.lease.send(now);
         const want = { after: beat(step.after ?? ""), next: beat(step.next ?? ""), firstSent: step.first_sent };
@@ -107,9 +111,9 @@ class Player {
 test("rules", async (t) => {
   const rules = table("rules.json");
   assert.ok(rules.scenarios.length > 20);
-  for (const { rule, steps } of rules.scenarios) {
+  for (const { rule, grant, steps } of rules.scenarios) {
     await t.test(rule, () => {
-      const player = new Player(rules);
+      const player = new Player(rules, grant);
       for (const step of steps) {
         player.play(step);
       }

@@ -8,9 +8,9 @@
         lock.check()  # before every side effect
         write_report(lock.token)
 
-A lock is held from its first confirmed heartbeat until its deadline, by a clock that counts
-suspends. :meth:`Lock.check` is exact; ``lock.stopping`` (an event of ``threading``) says when the
-work must stop. :class:`AsyncClient` cancels the task instead.
+A lock is held from its grant, or from its first confirmed heartbeat, until its deadline, by a clock
+that counts suspends. :meth:`Lock.check` is exact; ``lock.stopping`` (an event of ``threading``) says
+when the work must stop. :class:`AsyncClient` cancels the task instead.
 
 A process can be paused between its check and its effect. What must never be overwritten compares
 ``lock.token``, which only rises, with the highest that it has seen.

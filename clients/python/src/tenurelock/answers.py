@@ -116,7 +116,6 @@ def read_acquire(reply: Reply, name: str) -> Answer:
         beat = body.get("beat")
         if body.get("name") != name or not isinstance(beat, str) or beat.count("-") != 1:
             raise NotOurs("not a grant of this lock")
-        _number(body, "heartbeat_ms", 1)
         _number(body, "free_after_ms", 0)
         return Grant(
             name,
@@ -124,6 +123,8 @@ def read_acquire(reply: Reply, name: str) -> Answer:
             beat,
             _number(body, "lease_ms", 1) * MILLISECOND,
             _data(body),
+            _number(body, "usable_ms", 0) * MILLISECOND if "usable_ms" in body else 0,
+            _number(body, "heartbeat_ms", 1) * MILLISECOND,
         )
 
     return _read(reply, grant)

@@ -92,7 +92,7 @@ class Client:
         on_stop: OnStop | None = None,
         waiting: Waiting | None = None,
     ) -> Lock:
-        """Acquires the lock and returns it held: its first heartbeat is confirmed.
+        """Acquires the lock and returns it held.
 
         ``wait`` is for how many seconds to wait for it: None without an end, 0 only tries.
         ``owner`` is the name that people see; by default host, process id and a random part.
@@ -234,6 +234,7 @@ class Acquiring:
                     )
                 began = time.monotonic()
                 wait = min(wait, _LONGEST_WAIT, self._left())
+                sent = self._clock()
                 answer = self._ask({**body, "wait_ms": int(wait * 1000)}, wait)
                 if process() != self._process:
                     continue
@@ -241,7 +242,7 @@ class Acquiring:
                     self._discard(answer)
                     raise UnavailableError("the acquire was given up")
                 if isinstance(answer, Grant):
-                    lock = self._hold(answer)
+                    lock = self._hold(answer, sent)
                     if lock is not None:
                         return lock
                     self._pause(0.0, UnavailableError("the grant was lost before a heartbeat"))
@@ -348,11 +349,11 @@ class Acquiring:
         pause = max(self._backoff.next(), min(least, _LONGEST_WAIT) * random.uniform(1.0, 1.2))
         self._aborted.wait(min(pause, self._left()))
 
-    def _hold(self, grant: Grant) -> Lock | None:
+    def _hold(self, grant: Grant, sent: int) -> Lock | None:
         """Returns the lock of a grant once it is held; None if it was lost before."""
         lock = self._starting = self._lock(grant)
         try:
-            held = not self._aborted.is_set() and lock.start()
+            held = not self._aborted.is_set() and lock.start(sent)
         except BaseException:
             give_back(lock)
             raise

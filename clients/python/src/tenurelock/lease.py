@@ -21,6 +21,9 @@ __all__ = ["Grant", "Heartbeat", "Lease", "Outcome", "Release", "State", "random
 _LETTERS = string.digits + string.ascii_letters
 _LENGTH = 13
 
+_COUNTED_PART = 10
+"""The part of a lease in which a grant must come to be counted."""
+
 _IDLE_PART = 5
 """The part of a lease for which the release of a lock that is not held is tried."""
 
@@ -33,7 +36,7 @@ def random_part() -> str:
 class State(Enum):
     """What a lease is at an instant."""
 
-    UNCONFIRMED = "unconfirmed"  # granted; no heartbeat is confirmed yet, so the holder must not act
+    UNCONFIRMED = "unconfirmed"  # granted; nothing counts yet, so the holder must not act
     HELD = "held"
     EXPIRED = "expired"
     LOST = "lost"
@@ -50,13 +53,16 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Grant:
-    """The answer to an acquire."""
+    """The answer to an acquire. ``usable`` is for how long the holder may act after it sent that; 0 if
+    the grant must not be counted. ``period`` is in which to send heartbeats."""
 
     name: str
     token: int
     beat: str
     lease: int
     data: bytes | None = None
+    usable: int = 0
+    period: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,9 @@ class Heartbeat:
 class Lease:
     """A lock from its grant to its end, by these rules:
 
-    - A grant is no lease. The lock is held from the first confirmed heartbeat on.
+    - A grant is no lease. The lock is held from the first confirmed heartbeat on; or at once if the
+      grant may be counted and came in less than a tenth of the lease. It counts from the instant
+      before its acquire was sent.
     - A confirmed heartbeat counts from the instant before its first sending.
     - An unanswered heartbeat is sent again as it was.
     - The deadline never moves back. Expired, lost and released are final.
@@ -96,6 +104,16 @@ class Lease:
         self._deadline = 0  # counts in HELD
         self._next_at: int | None = None  # when the next heartbeat is due; None: at once
         self._stop_by: int | None = None  # no heartbeats from then on
+
+    def granted(self, sent: int, now: int) -> None:
+        """Records that the grant has answered the acquire that was sent after the instant ``sent``, and
+        no other one; now is an instant after that answer."""
+        soon = 0 <= now - sent < self.grant.lease // _COUNTED_PART
+        if self._state is State.UNCONFIRMED and self.grant.usable > 0 and soon:
+            self._deadline = sent + self.grant.usable
+            self._next_at = sent + self.grant.period
+            self._state = State.HELD
+            self.state(now)
 
     def state(self, now: int) -> State:
         """Returns what the lease is. Once it has said that it has ended it says so for ever."""

@@ -171,11 +171,13 @@ class Lock:
             "was forked from it"
         )
 
-    def start(self) -> bool:
-        """Sends heartbeats until the first one is confirmed, and goes on in the background then.
+    def start(self, sent: int) -> bool:
+        """Begins to hold the lock that answered an acquire sent after that instant: at once if the grant
+        counts, else when the first heartbeat is confirmed. Heartbeats go on in the background then.
         Returns False if the grant was lost before, or abandoned."""
         backoff = Backoff()
-        while not self._ending.is_set():
+        self._lease.granted(sent, self._clock())
+        while self._state() is State.UNCONFIRMED and not self._ending.is_set():
             heartbeat = self._next_heartbeat()
             if heartbeat is None or self._exchange(heartbeat):
                 break

@@ -65,11 +65,12 @@ final class Acquiring {
         // Without a first try the waiting call would report only the next holder.
         Duration wait = options.waiting().isPresent() ? Duration.ZERO : left();
         while (true) {
-            final long sent = System.nanoTime();
+            final long called = System.nanoTime();
             body.put("wait_ms", wait.toMillis());
+            final long sent = clock.getAsLong();
             final Answer answer = ask(body, wait);
             if (answer instanceof Answer.Granted granted) {
-                final Lock lock = hold(granted.grant());
+                final Lock lock = hold(granted.grant(), sent);
                 if (lock != null) {
                     return lock;
                 }
@@ -78,7 +79,7 @@ final class Acquiring {
                 failures = 0;
                 wrong = 0;
                 waitFor(Answers.heldBy(name, ((Answer.Problem) answer).more()));
-                if (System.nanoTime() - sent < wait.toNanos() / 2) {
+                if (System.nanoTime() - called < wait.toNanos() / 2) {
                     pause(Duration.ZERO, held); // it had no patience; we have not to hurry
                 } else {
                     caller.hurry();
@@ -198,11 +199,11 @@ final class Acquiring {
     }
 
     /** Returns the lock of a grant once it is held; null if it was lost before. */
-    private Lock hold(final Grant grant) throws InterruptedException {
+    private Lock hold(final Grant grant, final long sent) throws InterruptedException {
         final Lock lock = new Lock(grant, options, clock, step, callers.get(), callers.get());
         boolean held = false;
         try {
-            held = lock.start();
+            held = lock.start(sent);
         } finally {
             if (!held) {
                 giveBack(lock);

@@ -35,11 +35,12 @@ final class Answers {
             if (!name.equals(body.get("name")) || !fits) {
                 throw new NotOurs("not a grant of this lock");
             }
-            whole(body, "heartbeat_ms", 1, LONGEST);
             whole(body, "free_after_ms", 0, LONGEST);
             final long token = whole(body, "token", 1, Long.MAX_VALUE);
             final long lease = whole(body, "lease_ms", 1, LONGEST) * MILLISECOND;
-            return new Answer.Granted(new Grant(name, token, beat, lease, data(body)));
+            final long usable = body.containsKey("usable_ms") ? whole(body, "usable_ms", 0, LONGEST) * MILLISECOND : 0;
+            final long period = whole(body, "heartbeat_ms", 1, LONGEST) * MILLISECOND;
+            return new Answer.Granted(new Grant(name, token, beat, lease, data(body), usable, period));
         });
     }
 

@@ -5,5 +5,8 @@ package org.tenurelock.client;
 
 import java.util.Optional;
 
-/** The answer to an acquire. The lease is in nanoseconds. */
-record Grant(String name, long token, String beat, long lease, Optional<byte[]> data) {}
+/**
+ * The answer to an acquire. Lengths are in nanoseconds. The holder may act for usable after it sent that; if 0,
+ * the grant must not be counted. A heartbeat is due each period.
+ */
+record Grant(String name, long token, String beat, long lease, Optional<byte[]> data, long usable, long period) {}

@@ -13,7 +13,9 @@ import java.util.function.Supplier;
  * nanoseconds of one clock that counts suspends. The rules:
  *
  * <ul>
- *   <li>A grant is no lease. The lock is held from the first confirmed heartbeat on.
+ *   <li>A grant is no lease. The lock is held from the first confirmed heartbeat on; or at once if the grant may
+ *       be counted and came in less than a tenth of the lease. It counts from the instant before its acquire was
+ *       sent.
  *   <li>A confirmed heartbeat counts from the instant before its first sending.
  *   <li>An unanswered heartbeat is sent again as it was.
  *   <li>The deadline never moves back. Expired, lost and released are final.
@@ -22,12 +24,15 @@ import java.util.function.Supplier;
  * <p>The methods must not be called concurrently.
  */
 final class Lease {
+    /** The part of a lease in which a grant must come to be counted. */
+    private static final int COUNTED_PART = 10;
+
     /** The part of a lease for which the release of a lock that is not held is tried. */
     private static final int IDLE_PART = 5;
 
     /** What a lease is at an instant. */
     enum State {
-        /** Granted; no heartbeat is confirmed yet, so the holder must not act. */
+        /** Granted; nothing counts yet, so the holder must not act. */
         UNCONFIRMED,
         HELD,
         EXPIRED,
@@ -56,6 +61,20 @@ final class Lease {
         this.random = random;
         confirmed = grant.beat();
         stable = grant.beat().substring(0, grant.beat().indexOf('-') + 1);
+    }
+
+    /**
+     * Records that the grant has answered the acquire that was sent after the instant sent, and no other one; now
+     * is an instant after that answer.
+     */
+    void granted(final long sent, final long now) {
+        final boolean soon = now >= sent && now - sent < grant.lease() / COUNTED_PART;
+        if (state == State.UNCONFIRMED && grant.usable() > 0 && soon) {
+            deadline = sent + grant.usable();
+            nextAt = OptionalLong.of(sent + grant.period());
+            state = State.HELD;
+            state(now);
+        }
     }
 
     /** Returns what the lease is. Once it has said that it has ended it says so for ever. */

@@ -196,11 +196,15 @@ public final class Lock implements AutoCloseable {
     }
 
     /**
-     * Sends heartbeats until the first is confirmed, and goes on in the background then. Returns false
-     * if the grant was lost before.
+     * Begins to hold the lock that answered an acquire sent after that instant: at once if the grant counts, else
+     * when the first heartbeat is confirmed. Heartbeats go on in the background then. Returns false if the grant
+     * was lost before.
      */
-    boolean start() throws InterruptedException {
-        while (true) {
+    boolean start(final long sent) throws InterruptedException {
+        synchronized (mutex) {
+            lease.granted(sent, clock.getAsLong());
+        }
+        while (state() == Lease.State.UNCONFIRMED) {
             final Optional<Heartbeat> heartbeat = nextHeartbeat();
             if (heartbeat.isEmpty() || exchange(heartbeat.get())) {
                 break;

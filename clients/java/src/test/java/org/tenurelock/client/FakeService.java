@@ -77,6 +77,7 @@ final class FakeService implements Transport {
     long leaseMs = 15000;
     long heartbeatMs = 3000;
     long usableMs = 12000;
+    boolean counts; // its grants may be counted
     private long token;
     private String holder; // null if nobody
     private String beat = "";
@@ -214,6 +215,9 @@ final class FakeService implements Transport {
                 "lease_ms", leaseMs,
                 "heartbeat_ms", heartbeatMs,
                 "free_after_ms", leaseMs / 3));
+        if (counts) {
+            grant.put("usable_ms", usableMs);
+        }
         if (data != null) {
             grant.put("data", data);
         }

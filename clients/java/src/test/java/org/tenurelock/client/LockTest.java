@@ -112,6 +112,50 @@ final class LockTest {
     }
 
     @Test
+    void aPairIsTwoCalls() throws InterruptedException {
+        service.counts = true;
+        service.next(ACQUIRE, slow(1499));
+        final Lock lock = acquire();
+        lock.check();
+        assertEquals(Duration.ofMillis(10501), lock.remaining());
+        lock.release();
+        assertEquals(
+                List.of(ACQUIRE, RELEASE),
+                service.calls().stream().map(FakeService.Call::path).toList());
+    }
+
+    @Test
+    void aCountedGrantIsHeldOn() throws InterruptedException {
+        service.counts = true;
+        final Lock lock = acquire();
+        clock.advance(3000);
+        until(() -> lock.remaining().equals(Duration.ofSeconds(12)));
+        assertEquals(List.of("t000000000001-0000000000000"), sent(HEARTBEAT, "after"));
+        service.always(HEARTBEAT, FakeService.DROPPED);
+        clock.advance(12000);
+        assertThrows(ExpiredException.class, lock::check);
+    }
+
+    @Test
+    void aGrantThatComesLateNeedsAHeartbeat() throws InterruptedException {
+        service.counts = true;
+        service.next(ACQUIRE, slow(1500));
+        final Lock lock = acquire();
+        assertEquals(Duration.ofSeconds(12), lock.remaining());
+        assertEquals(1, service.bodies(HEARTBEAT).size());
+    }
+
+    @Test
+    void anAcquireThatIsSentAgainCountsFromItsOwnSending() throws InterruptedException {
+        service.counts = true;
+        // The first had no effect, and the answer to the second comes long after that was sent.
+        service.next(ACQUIRE, slow(9000, FakeService.DROPPED), slow(1000));
+        final Lock lock = acquire();
+        assertEquals(Duration.ofSeconds(11), lock.remaining());
+        assertEquals(List.of(), service.bodies(HEARTBEAT));
+    }
+
+    @Test
     void repeatedHeartbeatsCountFromTheFirstSending() throws InterruptedException {
         service.next(HEARTBEAT, slow(2000, FakeService.LOST), FakeService.DROPPED, FakeService.BAD_GATEWAY);
         final Lock lock = acquire();

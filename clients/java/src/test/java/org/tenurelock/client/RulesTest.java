@@ -60,11 +60,15 @@ final class RulesTest {
         private Release release;
         private int made;
 
-        Player(final Map<String, Object> rules) {
+        Player(final Map<String, Object> rules, final Map<String, Object> scenario) {
             final Map<?, ?> grant = (Map<?, ?>) rules.get("grant");
             final long token = (Long) grant.get("token");
+            final Object more = scenario.get("grant");
+            final long usable = more == null ? 0 : ms((Map<?, ?>) more, "usable_ms");
+            final long period = ms(grant, "heartbeat_ms");
             lease = new Lease(
-                    new Grant("n", token, beat(grant.get("beat")), ms(grant, "lease_ms"), Optional.empty()),
+                    new Grant(
+                            "n", token, beat(grant.get("beat")), ms(grant, "lease_ms"), Optional.empty(), usable, period),
                     ms(rules, "stop_timeout_ms"),
                     () -> String.format("%013d", ++made));
         }
@@ -72,7 +76,9 @@ final class RulesTest {
         void play(final Map<String, Object> step) {
             final long now = ms(step, "at");
             final Object what = step.get("do");
-            if (what.equals("send")) {
+            if (what.equals("granted")) {
+                lease.granted(ms(step, "sent"), now);
+            } else if (what.equals("send")) {
                 final Optional<Heartbeat> got = lease.send(now);
                 final Optional<Heartbeat> want = step.containsKey("none")
                         ? Optional.empty()
@@ -130,7 +136,7 @@ final class RulesTest {
         assertTrue(list(rules, "scenarios").size() > 20);
         return list(rules, "scenarios").stream()
                 .map(scenario -> DynamicTest.dynamicTest((String) scenario.get("rule"), () -> {
-                    final Player player = new Player(rules);
+                    final Player player = new Player(rules, scenario);
                     list(scenario, "steps").forEach(player::play);
                 }));
     }
