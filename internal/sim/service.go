@@ -234,19 +234,19 @@ func (m *machine) offers(g protocol.Grant) {
 // hands sends a grant to the client, which may count it if the machine says so. Package engine lets
 // no acquire count that has waited; here the time alone decides. Then the lock is not freed, even if
 // the sending fails.
-func (o *machine) hands(g protocol.Grant) {
-	l, cn, is := o.l, o.conn, o.is.(*protocol.UnconfirmedGrant)
+func (m *machine) hands(g protocol.Grant) {
+	l, cn, is := m.l, m.conn, m.is.(*protocol.UnconfirmedGrant)
 	if !cn.open && !cn.mute && (cn.ended || l.one(2)) { // the answer cannot be written
-		o.took(is.GiveUp(o.now()))
+		m.took(is.GiveUp(m.now()))
 		return
 	}
-	usable := is.Counts(o.now(), o.now()-cn.began)
-	o.keeps = usable > 0
+	usable := is.Counts(m.now(), m.now()-cn.began)
+	m.keeps = usable > 0
 	if l.fails(Messages) && l.one(8) {
 		cn.back += l.upTo(l.t.Lease / 2)
 	}
-	cn.answer(reply{status: okay, rec: g.Record, usable: usable, period: o.p.t.HeartbeatOf(g.Record)})
-	o.step()
+	cn.answer(reply{status: okay, rec: g.Record, usable: usable, period: m.p.t.HeartbeatOf(g.Record)})
+	m.step()
 }
 
 // relays carries out a heartbeat, or a release.
