@@ -325,7 +325,8 @@ func (h *handle) Swap(ctx context.Context, prev, next driver.Record) (driver.Rec
 	case h.db.is("swap merges") && next.Data == nil:
 		next.Data = stored.Data
 	case h.db.is("session stays at the release") && next.State == driver.Released,
-		h.db.is("session stays at a takeover") && next.Session == "" && next.Token != stored.Token:
+		h.db.is("session stays at a takeover") && next.Session == "" && next.Token != stored.Token,
+		h.db.is("session stays in a term") && next.Token == stored.Token && next.State == driver.Held:
 		next.Session = stored.Session
 	case h.db.is("release keeps version") && next.State == driver.Released:
 		next.Version = stored.Version

@@ -102,6 +102,7 @@ var bugs = []struct{ name, check string }{
 	{"claim under a session refused", "Session/Lock"},
 	{"session stays at the release", "Late/release/after_release"},
 	{"session stays at a takeover", "Late/takeover/after_takeover"},
+	{"session stays in a term", "Session/Lock"},
 	{"session dropped", "Fidelity/EveryField"},
 	{"session in lower case", "Session/Lock"},
 	{"long session cut", "Session/Lock"},

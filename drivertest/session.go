@@ -124,6 +124,11 @@ func (e *env) sessionLock(t *testing.T) {
 	for _, id := range []string{"s", "0123456789", "-a-", "Session-" + strings.Repeat("Z", driver.MaxSessionLen-8)} {
 		e.wantListed(t, e.wantClaimed(t, e.clients[0], e.under(e.key(), id), driver.Record{}))
 	}
+	rec := e.claim(t, e.clients[0], e.held(e.key()))
+	attached := e.beat(rec) // in the middle of its term
+	attached.Session, attached.Heartbeat = e.sessionID(), 0
+	e.wantEqual(t, "record after Swap", e.swap(t, e.clients[1], rec, attached), attached)
+	e.wantStored(t, attached)
 }
 
 // sessionLife is the writes of a session's life, like life for a lock.

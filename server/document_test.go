@@ -80,7 +80,10 @@ func TestDocumentHasTheFieldsOfBodies(t *testing.T) {
 		new(wire.HeartbeatsRequest), new(wire.HeartbeatsResponse), new(wire.HeartbeatResult), new(wire.ReleaseRequest),
 		new(wire.AskRequest), new(wire.FenceCheckRequest), new(wire.Leader), new(wire.Status), new(wire.RequestInfo),
 		new(wire.Tenure), new(wire.LocksResponse), new(wire.Unreadable), new(wire.HistoryResponse), new(wire.Event),
-		new(wire.Problem),
+		new(wire.Problem), new(wire.SessionRequest), new(wire.Session), new(wire.SessionHeartbeatRequest),
+		new(wire.SessionRenewal), new(wire.SessionAsked), new(wire.SessionCloseRequest), new(wire.AttachRequest),
+		new(wire.AttachResponse), new(wire.AttachResult), new(wire.SessionReleaseRequest), new(wire.SessionRelease),
+		new(wire.SessionReleaseResponse), new(wire.SessionReleaseResult),
 	} {
 		of := reflect.TypeOf(body).Elem()
 		schema := doc.Components.Schemas[of.Name()]

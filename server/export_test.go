@@ -27,7 +27,7 @@ func (s *Server) Addresses() int {
 }
 
 var kinds = []kind{
-	badRequest, unauthenticated, forbidden, notFound, wrongMethod, held, stale, alreadyAsked, alive, notHeld, lost,
+	badRequest, unauthenticated, forbidden, notFound, wrongMethod, held, stale, alreadyAsked, alive, notHeld, noSessions, lost,
 	tooLarge, wrongType, misdirected, limited, unknown, unavailable, noLeader, unanswered,
 }
 

@@ -35,6 +35,7 @@ var (
 	alreadyAsked    = kind{"already-asked", 409, "Already asked"}
 	alive           = kind{"alive", 409, "The holder is alive"}
 	notHeld         = kind{"not-held", 409, "Not held"}
+	noSessions      = kind{"no-sessions", 409, "The store has no sessions"}
 	lost            = kind{"lost", 410, "Lease lost"}
 	tooLarge        = kind{"too-large", 413, "Too large"}
 	wrongType       = kind{"unsupported-media-type", 415, "Unsupported media type"}

@@ -88,6 +88,14 @@ func (s *Store) Raise(ctx context.Context, prev, next driver.Record) (driver.Rec
 	return s.swap(ctx, prev, next, driver.CheckRaise)
 }
 
+// durable says whether a swap must outlive a power loss. Data are another's to read. A heartbeat that is
+// undone ends its lease early. If a lock went back to its own lease, on which no holder counts any
+// more once it is attached to a session, that would expire while the session lives on.
+func durable(prev, next driver.Record) bool {
+	attached := next.Session != "" && next.Session != prev.Session
+	return next.Token != prev.Token || attached || !bytes.Equal(next.Data, prev.Data)
+}
+
 func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(prev, next driver.Record) error) (driver.Record, error) {
 	if err := check(prev, next); err != nil {
 		return driver.Record{}, err
@@ -95,10 +103,7 @@ func (s *Store) swap(ctx context.Context, prev, next driver.Record, check func(p
 	next = next.Detach()
 	// All columns but the name, then the condition.
 	values := append(encode(next)[1:], next.Key, prev.Version, int64(prev.Token))
-	w := &write{
-		key:     next.Key,
-		durable: next.Token != prev.Token || !bytes.Equal(next.Data, prev.Data),
-	}
+	w := &write{key: next.Key, durable: durable(prev, next)}
 	w.apply = func(c *conn) error {
 		n, err := c.exec(sqlSwap, values...)
 		if n == 0 && err == nil {

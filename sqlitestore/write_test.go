@@ -102,6 +102,30 @@ func onWriter(t *testing.T, s *Store, durable bool, do func(*conn) error) {
 	}
 }
 
+// TestDurable: which swaps a power loss must not undo.
+func TestDurable(t *testing.T) {
+	rec := held("k", "a")
+	taken, attached, changed := next(rec), next(rec), next(rec)
+	taken.Token++
+	attached.Session = "s"
+	changed.Data = []byte("x")
+	for name, tt := range map[string]struct {
+		prev, next driver.Record
+		want       bool
+	}{
+		"a takeover":                {rec, taken, true},
+		"new data":                  {rec, changed, true},
+		"attached to a session":     {rec, attached, true},
+		"a heartbeat":               {rec, next(rec), false},
+		"a request under a session": {attached, next(attached), false},
+		"released from a session":   {attached, released(rec), false},
+	} {
+		if got := durable(tt.prev, tt.next); got != tt.want {
+			t.Errorf("%s: durable %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
 // TestCommitFails has COMMIT itself fail: the outcome is reported as unknown,
 // and the next write can use the connection.
 func TestCommitFails(t *testing.T) {

@@ -83,6 +83,9 @@ func (c *Client) RemoteWrite(ctx context.Context, d protocol.RemoteHeartbeat) (d
 		} else {
 			c.records.note(rec)
 		}
+		if rec.State == driver.Closed {
+			c.remoteClosed(rec)
+		}
 		if o := c.grants.take(d.Key, d.Token); o != nil {
 			o.taken()
 		}

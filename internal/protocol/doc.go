@@ -36,13 +36,15 @@
 //	Requester ─────┼──share──▶ View of a lock ──▶ View of its session ◀── Reaper
 //	Observer ──────┘
 //	Acquirer ──grant──▶ UnconfirmedGrant, for a remote holder; RemoteWrite writes for it
+//	SessionOpener ─▶ RemoteWrite of a remote holder's session ─SessionLook─▶ RemoteWrite of its locks
 //
 // An [Acquirer] wants a lock, a [Holder] has one; a [SessionOpener] opens a session, a
 // [SessionHolder] keeps it alive. A [Requester] wants something of a holder, an [Observer] wants
 // to know who the holder is. An [OrphanReleaser] releases a lock that its session does not know
 // of, a [Reaper] clears dead sessions, a [HistoryWriter] writes ended terms into the history.
 // For a holder in another process without a store, an [UnconfirmedGrant] keeps the grant until
-// that holder shows life or may count it, and a [RemoteWrite] carries out each [RemoteHeartbeat] that it sends.
+// that holder shows life or may count it, and a [RemoteWrite] carries out each [RemoteHeartbeat] that it
+// sends, of a lock or of its session; a [SessionLook] reads the session before a lock is attached to it.
 // The retrier decides when a machine retries an unanswered call, or gives up. Only the
 // Holder has its own rule. A [View] has what a process has seen of a record; all
 // machines of the process that read the record share it.

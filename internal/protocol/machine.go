@@ -36,6 +36,7 @@ var (
 	_ Machine = (*Observer)(nil)
 	_ Machine = (*RemoteWrite)(nil)
 	_ Machine = (*UnconfirmedGrant)(nil)
+	_ Machine = (*SessionLook)(nil)
 )
 
 // Cause says why the right to act ended.

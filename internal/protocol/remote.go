@@ -4,7 +4,6 @@
 package protocol
 
 import (
-	"cmp"
 	"strings"
 	"time"
 
@@ -126,14 +125,17 @@ type RemoteHeartbeat struct {
 	// Next is the beat that follows it. If empty, the holder has done its work, and the
 	// lock is released.
 	Next string
-	// Data replaces the data in a released record; nil keeps them. Failed says why the
-	// work has failed, nil if it has not.
+	// Data replaces the data in a released record, or in a session's; nil keeps them. Failed says why
+	// the work has failed, nil if it has not.
 	Data   []byte
 	Failed *driver.Request
+
+	// Of says what it has to do with a session; nil: nothing. See remote_session.go.
+	Of *OfSession
 }
 
 // Releases says that the holder has done its work.
-func (d RemoteHeartbeat) Releases() bool { return d.Next == "" }
+func (d RemoteHeartbeat) Releases() bool { return d.Next == "" || d.Of != nil && d.Of.Detaches }
 
 // FollowsBeat says whether next may follow a beat of the same term: it begins with the
 // same ID of the lease, and ends with 13 new letters or digits.
@@ -177,15 +179,35 @@ func NewRemoteWrite(t Timing, env Env, of RemoteHeartbeat, known driver.Record, 
 		q.ID, q.Kind = env.Fresh(), driver.Fail
 		r.of.Failed = &q
 	}
-	if r.holds(known) && known.Beat == of.After {
+	if r.holds(known) && r.follows(known) {
 		r.seen, r.known = known, true
 	}
 	return r
 }
 
-// holds says whether rec shows the term of the remote heartbeat.
+// holds says whether rec shows the term of the remote heartbeat: a lock with its own lease, or,
+// if the heartbeat attaches or detaches it, under that session.
 func (r *RemoteWrite) holds(rec driver.Record) bool {
-	return rec.State == driver.Held && rec.Session == "" && rec.Token == r.of.Token
+	if !holder(rec) || rec.Token != r.of.Token {
+		return false
+	}
+	if rec.Session == "" {
+		return !r.of.attaches() || rec.Owner == r.of.Of.Owner
+	}
+	return r.of.attached(rec)
+}
+
+// follows says whether the remote heartbeat replaces rec, which shows its term.
+func (r *RemoteWrite) follows(rec driver.Record) bool {
+	if rec.Session == "" {
+		return rec.Beat == r.of.After
+	}
+	return r.of.Releases()
+}
+
+// done says whether rec, which shows its term, is what the remote heartbeat has led to.
+func (r *RemoteWrite) done(rec driver.Record) bool {
+	return rec.Beat == r.of.Next && !r.of.Releases() && r.of.attached(rec) == r.of.attaches()
 }
 
 // Next returns the instant at which Step has something to do.
@@ -221,7 +243,7 @@ func (r *RemoteWrite) plan() Kind {
 func (r *RemoteWrite) following() driver.Record {
 	if r.of.Releases() {
 		// A holder that knew of the request would write the same record.
-		reason := cmp.Or(AskedOf(r.seen), r.of.Failed)
+		reason := r.of.reason(r.seen)
 		next := leftFor(r.seen, r.env.Fresh(), endFor(reason), reason, r.t.Reservation())
 		if r.of.Data != nil {
 			next.Data = r.of.Data
@@ -233,6 +255,7 @@ func (r *RemoteWrite) following() driver.Record {
 	// before that. The drift is that of the clock which the holder named when it acquired.
 	next := r.seen.Clone()
 	next.Version, next.Beat = r.of.Next, r.of.Next
+	r.of.inSession(&next)
 	return next
 }
 
@@ -270,9 +293,9 @@ func (r *RemoteWrite) judge(out *Call, res Result) {
 		r.finish(Done, rec, nil) // by an earlier attempt, or by another process that got the heartbeat
 	case !r.holds(rec):
 		r.finish(HolderChanged, rec, nil)
-	case rec.Beat == r.of.Next:
+	case r.done(rec):
 		r.finish(Done, rec, nil) // likewise
-	case rec.Beat == r.of.After:
+	case r.follows(rec):
 		r.seen, r.known = rec, true // perhaps with a request written in between
 	default:
 		r.finish(HolderChanged, rec, nil)
@@ -284,7 +307,7 @@ func (r *RemoteWrite) judge(out *Call, res Result) {
 func endedByHolder(rec driver.Record, token uint64) bool {
 	end := driver.EndReason("")
 	switch prev := rec.Prev; {
-	case rec.State == driver.Released && rec.Token == token:
+	case (rec.State == driver.Released || rec.State == driver.Closed) && rec.Token == token:
 		end = rec.End
 	case prev != nil && prev.Token == token && (rec.State == driver.Reserved || rec.Token > token):
 		end = prev.End

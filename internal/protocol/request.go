@@ -94,6 +94,7 @@ type Requester struct {
 	lockRead bool          // the record was read since the last write of unknown outcome
 	again    time.Duration // when to read again, if the last read decided nothing
 	first    lifeSign      // the sign of life that was read first
+	alone    bool          // the record last read shows a lease of its own
 	token    uint64        // of the term in question
 	tried    bool          // it has sent a write of unknown outcome
 	wrote    attempts      // to the record of a crashed holder
@@ -325,9 +326,12 @@ func (k *Requester) Reply(now time.Duration, r Result) Action {
 // judge settles the answer if the record decides it. wrote says that this requester's own
 // release has just written the record.
 func (k *Requester) judge(rec driver.Record, found, wrote bool) {
-	if k.token == 0 {
+	// A remote holder may attach its lock to a session in the middle of its term, as a sign of life.
+	attached := k.alone && rec.Session != "" && rec.Token == k.token && k.want.Kind != driver.ReleaseDead
+	if k.token == 0 || attached {
 		k.first, k.token = lifeSignOf(rec), rec.Token
 	}
+	k.alone = rec.Session == ""
 	over := !found || rec.State == driver.Released
 	switch {
 	case found && !Readable(rec):

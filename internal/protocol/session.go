@@ -325,9 +325,10 @@ func (k *SessionHolder) forget() {
 // name a session that other processes may have found dead.
 type SessionOpener struct {
 	retrier
-	rec  driver.Record // the record of a session of this process
-	try  attempt       // the claim of the current id
-	lost bool          // its outcome is unknown
+	rec    driver.Record // the record of a session of this process
+	try    attempt       // the claim of the current id
+	lost   bool          // its outcome is unknown
+	remote bool          // it is for a holder in another process
 
 	grant *Grant
 }
@@ -374,6 +375,9 @@ func (o *SessionOpener) act(now time.Duration) *Call {
 	}
 	id := o.env.Fresh()
 	version := o.env.beatOf(id)
+	if o.remote {
+		version = o.env.beatOf(o.env.part())
+	}
 	o.rec.Key = driver.SessionKey(id)
 	o.rec.Version, o.rec.Beat = version, version
 	o.try = attempt{kind: Claim, version: version, sent: now, countsFrom: o.env.lease(now)}

@@ -44,8 +44,8 @@ func loadNewer(t *testing.T) *openapi3.T {
 		t.Fatal(err)
 	}
 	doc["openapi"] = "3.1.0"
-	if n := nameNull(doc); n != 3 {
-		t.Fatalf("the document has null in %d places, want 3", n)
+	if n := nameNull(doc); n != 4 {
+		t.Fatalf("the document has null in %d places, want 4", n)
 	}
 	text, err := json.Marshal(doc)
 	if err != nil {

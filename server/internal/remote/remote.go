@@ -128,12 +128,7 @@ func (c *Client) Discard(g wire.Grant) { c.engine.RemoteDiscard(g.Name, g.Token)
 // a rule.
 func (c *Client) Heartbeat(ctx context.Context, q wire.HeartbeatRequest) (wire.Renewal, error) {
 	const op = "heartbeat"
-	err := checkBeat(q.Name, q.Token, q.After)
-	if err == nil && !protocol.FollowsBeat(q.After, q.Next) {
-		err = text.Invalid("next beat %.80q does not follow %.80q: it must have the same part up to the dash, "+
-			"and then 13 new letters or digits", q.Next, q.After)
-	}
-	if err != nil {
+	if err := cmp.Or(checkBeat(q.Name, q.Token, q.After), checkNext(q.After, q.Next)); err != nil {
 		return wire.Renewal{}, wrap(op, q.Name, err)
 	}
 	rec, err := c.engine.RemoteWrite(ctx, protocol.RemoteHeartbeat{Key: q.Name, Token: q.Token, After: q.After, Next: q.Next})
@@ -144,15 +139,25 @@ func (c *Client) Heartbeat(ctx context.Context, q wire.HeartbeatRequest) (wire.R
 	r := wire.Renewal{
 		UsableMs: max(0, t.UsableOf(rec)).Milliseconds(), HeartbeatMs: t.HeartbeatOf(rec).Milliseconds(),
 	}
-	if asked := protocol.AskedOf(rec); asked != nil {
-		r.Asked = &wire.RequestInfo{
-			Kind: "step-down", By: asked.By, Reason: asked.Reason, To: asked.To, ToLabel: asked.ToLabel,
-		} // what a holder does about all others
-		if asked.Kind == driver.HandOver {
-			r.Asked.Kind = "hand-over"
-		}
-	}
+	r.Asked = askedOf(rec)
 	return r, nil
+}
+
+// askedOf returns what the record of a lock asks of its holder, or nil.
+func askedOf(rec driver.Record) *wire.RequestInfo {
+	q := protocol.AskedOf(rec)
+	if q == nil {
+		return nil
+	}
+	return &wire.RequestInfo{Kind: kindOf(*q), By: q.By, Reason: q.Reason, To: q.To, ToLabel: q.ToLabel}
+}
+
+// kindOf returns what a holder does about a request.
+func kindOf(q driver.Request) string {
+	if q.Kind == driver.HandOver {
+		return "hand-over"
+	}
+	return "step-down" // what a holder does about all others
 }
 
 // Release ends a term after its work has ended. It completes what the holder was asked: the
@@ -269,6 +274,14 @@ func checkBeat(name string, token uint64, after string) error {
 		return text.Invalid("the previous beat is empty: give the beat of the grant, or of the last confirmed heartbeat")
 	}
 	return text.CheckForm("the previous beat", after, maxBeatLen)
+}
+
+func checkNext(after, next string) error {
+	if protocol.FollowsBeat(after, next) {
+		return nil
+	}
+	return text.Invalid("next beat %.80q does not follow %.80q: it must have the same part up to the dash, "+
+		"and then 13 new letters or digits", next, after)
 }
 
 func checkName(name string) error { return text.CheckName("lock name", name, driver.MaxNameLen) }
