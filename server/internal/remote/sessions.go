@@ -24,7 +24,9 @@ import (
 var ErrLossy = errors.New("this store may lose confirmed writes")
 
 // OpenSession opens a session for the owner that q names: one heartbeat that keeps many locks alive.
-// The holder has nothing before its first confirmed [Client.SessionHeartbeat]. A session that nobody
+// The holder has nothing before its first confirmed [Client.SessionHeartbeat], whose answer must come
+// within its UsableMs of the sending of this call: later, a duplicate of the claim may have opened
+// the session once more, after others have closed and deleted it. A session that nobody
 // renews expires, and the sweep of sessions deletes its record: so an opening that is sent again, or
 // whose answer is lost, costs a record. Send its beat only to the holder: anyone who knows it can
 // renew and close the session, and attach locks to it.
