@@ -16,7 +16,6 @@ import (
 	"os"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,7 +26,6 @@ import (
 	"github.com/tenurelock/tenure/test/harness/must"
 	"github.com/tenurelock/tenure/test/harness/page"
 	"github.com/tenurelock/tenure/test/harness/proc"
-	"github.com/tenurelock/tenure/test/harness/redis"
 	"github.com/tenurelock/tenure/test/harness/wait"
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
@@ -61,12 +59,14 @@ type lossFound struct {
 	Overlaps int           `json:"overlaps"`
 	After    int           `json:"lossesWithOverlaps"`
 	Longest  time.Duration `json:"longestOverlapNs"`
-	Twice    []string      `json:"tokensTwice,omitempty"`
+	Twice    []string      `json:"tokensTwice,omitempty"` // the first ones
+	Doubled  int           `json:"tokensTwiceInAll,omitempty"`
 
 	// Of the holds at a loss: those whose record survived, and of these the ones that ended before the time; those whose
-	// record was lost.
+	// record was lost. Left are those whose record survived, but whose program had no server for too long.
 	Survived  int      `json:"survived"`
 	Disturbed []string `json:"survivedAndDisturbed,omitempty"`
+	Left      int      `json:"survivedAndLeft,omitempty"`
 	Lost      int      `json:"lost"`
 
 	// Wait is how long nobody must be granted a lock, and NoOne how long nobody was.
@@ -74,6 +74,9 @@ type lossFound struct {
 	NoOne  spread        `json:"nobodyGrantedNs"`
 	Tokens bool          `json:"hasTokens"`
 }
+
+// guarded says that the library must neither have two holders nor grant a token twice.
+func (f *lossFound) guarded() bool { return f.Tokens && f.Wait > 0 }
 
 // spread are the times after all losses.
 type spread struct{ Min, Median, Max time.Duration }
@@ -83,13 +86,44 @@ func spreadOf(times []time.Duration) spread {
 	return spread{times[0], times[len(times)/2], times[len(times)-1]}
 }
 
-// loseAgain has Redis lose writes so many times in each way, under programs of Tenure and of redsync.
-func loseAgain(ctx context.Context, times int, write bool) {
-	ways := []struct {
-		loss
-		title string
-	}{{failover, "failover to a replica that lags"}, {powerCut, "power cut, with everysec"}}
-	columns := pick(redisColumns, "tenure-redis,redsync")
+// losing are servers that lose what they have answered, in one way.
+type losing interface {
+	Primary() string
+	lags(ctx context.Context) // before what is lost
+	strikes(ctx context.Context)
+	// moves has the programs find the primary, and notes when.
+	moves(ctx context.Context, members []*member, now *struck)
+	Rejoin(ctx context.Context) // of the servers that were lost
+}
+
+// way is a way in which servers lose writes.
+type way struct {
+	named
+	open func(context.Context, *fixture) losing // has the place of the fixture be there
+}
+
+// losses are those of one engine, in each way under each library.
+type losses struct {
+	page.Part
+	ways    []way
+	columns []column
+}
+
+var redisLosses = losses{
+	tableOf("losses", "go run ./test/faults -losses 100", nil, nil).Part,
+	[]way{
+		failover.way("fail-over", "failover to a replica that lags"),
+		powerCut.way("power-cut", "power cut, with everysec"),
+	},
+	pick(redisColumns, "tenure-redis,redsync"),
+}
+
+// again loses writes so many times in each way of a list, in all if it is empty.
+func (l losses) again(ctx context.Context, times int, list string, write bool) {
+	ways, columns := pick(l.ways, list), l.columns
+	if write && len(ways) < len(l.ways) {
+		must.Do(errors.New("-write is for all ways: leave out -rows"))
+	}
 	r := &harness{say: proc.Logf}
 	found := &lossReport{
 		Date: time.Now().UTC().Format(time.DateTime) + " UTC", Machine: machine.Here(), Lease: usualLease,
@@ -100,9 +134,14 @@ func loseAgain(ctx context.Context, times int, write bool) {
 		must.AtOnce(ctx, len(found.Found), len(found.Found), func(ctx context.Context, i int) {
 			way, c := ways[i/len(columns)], columns[i%len(columns)]
 			s := &fixture{harness: r, column: c, lease: usualLease, word: strings.ToLower(rand.Text())}
-			s.Run(func() { found.Found[i] = s.loses(ctx, way.loss, times) })
+			s.Run(func() { found.Found[i] = s.loses(ctx, way, times) })
 			found.Found[i].Library, found.Found[i].Way, found.Found[i].Version = c.title, way.title, r.versions[c.id]
 		})
+		if found.complete() != nil {
+			kept := r.dir + "-wrong"
+			must.Do(os.Rename(r.dir, kept))
+			r.say("the logs are in %s", kept)
+		}
 	})
 	found.Machine.LoadAfter = machine.Load()
 	fmt.Fprint(os.Stdout, found.markdown())
@@ -111,22 +150,22 @@ func loseAgain(ctx context.Context, times int, write bool) {
 	}
 	must.Do(found.complete())
 	if write {
-		must.Do(lossPart.Write(found, found.markdown()))
+		must.Do(l.Write(found, found.markdown()))
 	}
 }
 
-// lossPart is where losses are written.
-var lossPart = tableOf("losses", "go run ./test/faults -losses 100", nil, nil).Part
-
 // struck is one loss.
 type struck struct {
-	at, up int64
-	tokens map[string]uint64 // of the records of locks that are held, on the server that goes on
+	lagged, at int64             // when the lag began, and when what was lost was lost
+	up         int64             // from when on only the server that goes on can have granted a lock
+	tokens     map[string]uint64 // of the records of locks that are held, on the server that goes on
+	stopped    int64             // when the former primary stopped, if programs may find it for a while
+	moved      map[string]int64  // when each program found the server that goes on, by its owner; up, if nil
 }
 
 // loses runs programs while writes are lost.
-func (s *fixture) loses(ctx context.Context, l loss, times int) lossFound {
-	servers := s.lossy(ctx, l)
+func (s *fixture) loses(ctx context.Context, w way, times int) lossFound {
+	servers := w.open(ctx, s)
 	members := make([]*member, programs)
 	names, logs := make([]string, len(holdTimes)), make([]string, len(holdTimes))
 	for i := range holdTimes {
@@ -144,66 +183,63 @@ func (s *fixture) loses(ctx context.Context, l loss, times int) lossFound {
 	}
 	var waits time.Duration
 	if s.ours {
-		store := replica.OpenStore(s.engine.scheme+s.endpoint(servers.Primary()), s.table)
+		store := s.store(servers.Primary())
 		waits = store.(driver.Guarded).Waits() //nolint:forcetypeassert // its package says so
 		must.Do(store.Close())
 	}
-	var all []struck
-	for n := range times {
-		must.Do(wait.For(ctx, max(waits, s.lease)+time.Second+mathrand.N(time.Second)))
-		if l.lags != nil {
-			l.lags(servers)
-			must.Do(wait.For(ctx, 300*time.Millisecond+mathrand.N(900*time.Millisecond)))
-		}
-		at := proc.Monotonic()
-		l.strikes(ctx, servers)
-		now := struck{at: at, tokens: s.tokens(ctx, servers, names)}
-		for _, m := range members {
-			m.aim(servers.Primary())
-		}
-		now.up = proc.Monotonic()
+	all, began := make([]struck, times), time.Now()
+	for n := range all {
+		// Some locks are granted again, and have had heartbeats.
+		must.Do(wait.For(ctx, max(waits-time.Since(began), s.lease)+time.Second+mathrand.N(time.Second)))
+		now := &all[n]
+		now.lagged = proc.Monotonic()
+		servers.lags(ctx)
+		began, now.at = time.Now(), proc.Monotonic()
+		servers.strikes(ctx)
+		now.tokens = s.tokens(ctx, servers.Primary(), names)
+		servers.moves(ctx, members, now)
 		servers.Rejoin(ctx)
-		all = append(all, now)
 		if n%10 == 9 {
-			s.say("%s: %d of %d losses", s.id, n+1, times)
+			s.say("%s, %s: %d of %d losses", s.id, w.id, n+1, times)
 		}
 	}
-	must.Do(wait.For(ctx, max(waits, s.lease)+2*time.Second))
+	must.Do(wait.For(ctx, max(waits-time.Since(began), s.lease)+2*time.Second))
 	for _, m := range members {
 		m.Kill()
 	}
-	f := s.judgeLosses(all, names, logs)
-	f.Wait = waits
-	return f
+	return s.judgeLosses(all, waits, names, logs)
+}
+
+// store opens the store of the fixture at an address.
+func (s *fixture) store(address string) driver.Store {
+	return replica.OpenStore(s.engine.scheme+s.endpoint(address), s.table)
 }
 
 // tokens are those of the locks that are held, as the server has them.
-func (s *fixture) tokens(ctx context.Context, servers *redis.Servers, names []string) map[string]uint64 {
+func (s *fixture) tokens(ctx context.Context, address string, names []string) map[string]uint64 {
 	tokens := map[string]uint64{}
 	if !s.ours {
 		return tokens
 	}
+	store := s.store(address)
 	for _, name := range names {
-		fields := must.Have(servers.Client().HMGet(ctx, s.recordKey(name), "s", "t").Result())
-		if fields[0] == string(driver.Held) {
-			tokens[name] = must.Have(strconv.ParseUint(fmt.Sprint(fields[1]), 10, 64))
+		if rec, err := store.Get(ctx, name, driver.Strong); !errors.Is(err, driver.ErrNotFound) {
+			if must.Have(rec, err).State == driver.Held {
+				tokens[name] = rec.Token
+			}
 		}
 	}
+	must.Do(store.Close())
 	return tokens
 }
 
 // judgeLosses reads the logs of the locks.
-func (s *fixture) judgeLosses(all []struck, names, logs []string) (f lossFound) {
-	f.Losses, f.Tokens = len(all), s.ours
+func (s *fixture) judgeLosses(all []struck, waits time.Duration, names, logs []string) (f lossFound) {
+	f.Losses, f.Tokens, f.Wait = len(all), s.ours, waits
 	free, after := make([]time.Duration, len(all)), map[int]bool{}
 	for n, name := range names {
 		log := trial.Log{Holds: readHolds(name, string(must.Have(os.ReadFile(logs[n]))))}
 		f.Holds += len(log.Holds)
-		if !f.Tokens { // the order of the grants stands for them
-			for i := range log.Holds {
-				log.Holds[i].Token = uint64(i + 1)
-			}
-		}
 		for i, now := range all {
 			next := int64(math.MaxInt64)
 			if i+1 < len(all) {
@@ -216,9 +252,11 @@ func (s *fixture) judgeLosses(all []struck, names, logs []string) (f lossFound) 
 				free[i] = min(cmp.Or(free[i], after), after)
 			}
 		}
-		for _, wrong := range log.Judge() {
+		for _, wrong := range f.judge(log) {
 			if wrong.Sin != trial.Overlap {
-				f.Twice = append(f.Twice, wrong.Text)
+				if f.Doubled++; len(f.Twice) < 10 {
+					f.Twice = append(f.Twice, wrong.Text)
+				}
 				continue
 			}
 			f.Overlaps++
@@ -230,22 +268,43 @@ func (s *fixture) judgeLosses(all []struck, names, logs []string) (f lossFound) 
 	return f
 }
 
+// judge returns what is wrong with a log. Where tokens are missing, or granted twice, the order of the grants stands
+// for them.
+func (f *lossFound) judge(log trial.Log) (found []trial.Finding) {
+	if f.Tokens {
+		found = log.Judge()
+	}
+	if f.guarded() {
+		return found
+	}
+	found = slices.DeleteFunc(found, func(w trial.Finding) bool { return w.Sin == trial.Overlap })
+	for i := range log.Holds {
+		log.Holds[i].Token = uint64(i + 1)
+	}
+	return append(found, log.Judge()...)
+}
+
 // survived looks at the hold of a lock at a loss. Another loss may come before its end.
 func (f *lossFound) survived(now struck, next int64, holds []trial.Hold, whole time.Duration) {
 	const late = 100 * time.Millisecond // of the last check
 	i := slices.IndexFunc(holds, func(h trial.Hold) bool { return h.Begin < now.at && h.Last > now.at })
-	if i < 0 || !f.Tokens {
+	if i < 0 || !f.guarded() {
 		return
 	}
 	h := holds[i]
-	if now.tokens[h.Lock] != h.Token {
+	moved := cmp.Or(now.moved[h.Owner], now.up)
+	switch {
+	case now.tokens[h.Lock] != h.Token:
 		f.Lost++
+		return
+	case now.stopped > 0 && moved-now.stopped > usualLease.Nanoseconds()/2:
+		f.Left++
 		return
 	}
 	f.Survived++
 	if h.Last < next && time.Duration(h.Last-h.Begin) < whole-late {
-		f.Disturbed = append(f.Disturbed, fmt.Sprintf("%s after a loss; the server was away for %s",
-			lengthOf(time.Duration(h.Last-now.at)), lengthOf(time.Duration(now.up-now.at))))
+		f.Disturbed = append(f.Disturbed, fmt.Sprintf("%s after a loss; its program found the server after %s",
+			lengthOf(time.Duration(h.Last-now.at)), lengthOf(time.Duration(moved-now.at))))
 	}
 }
 
@@ -280,7 +339,11 @@ func (r *lossReport) complete() (err error) {
 			continue
 		}
 		switch {
-		case f.Overlaps > 0 || len(f.Twice) > 0:
+		case !f.guarded():
+			if f.Overlaps == 0 || f.Doubled == 0 {
+				wrong("%d overlaps, %d tokens granted twice: such losses show nothing of a guard", f.Overlaps, f.Doubled)
+			}
+		case f.Overlaps > 0 || f.Doubled > 0:
 			wrong("%d overlaps; tokens granted twice %q", f.Overlaps, f.Twice)
 		case len(f.Disturbed)*20 > f.Survived: // else the machine was busy for most of a lease
 			wrong("disturbed: %q", f.Disturbed)
@@ -302,8 +365,14 @@ func (r *lossReport) markdown() string {
 		head = append(head, f.Library+", "+f.Way)
 		tokens, survived, lost, wait := "has none", "–", "–", "–"
 		if f.Tokens {
-			tokens, wait = page.Thousands(len(f.Twice)), lengthOf(f.Wait)
+			tokens = page.Thousands(f.Doubled)
+		}
+		if f.guarded() {
+			wait = lengthOf(f.Wait)
 			survived = fmt.Sprintf("%d, ended early: %d", f.Survived, len(f.Disturbed))
+			if f.Left > 0 {
+				survived += fmt.Sprintf("; stayed too long: %d", f.Left)
+			}
 			lost = fmt.Sprint(f.Lost)
 		}
 		for i, cell := range []string{

@@ -106,6 +106,7 @@ func (s *fixture) pairs(
 // member is a process with an open client, behind a gate of its own.
 type member struct {
 	*peers.Member
+	owner string
 	gate  gate.Gate
 	slept []byte // of a member that can be suspended
 }
@@ -144,7 +145,7 @@ func (s *fixture) member(ctx context.Context, how manner) *member {
 			r.RefreshMs = peers.Milliseconds(eagerRefresh)
 		}
 	}
-	m.gate = s.gate(r.Owner)
+	m.owner, m.gate = r.Owner, s.gate(r.Owner)
 	s.After(m.gate.Close)
 	r.Endpoint = s.endpoint(m.gate.Address())
 	m.Member = program.Open(ctx, r)

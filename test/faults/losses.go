@@ -9,11 +9,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"time"
 
 	"github.com/tenurelock/tenure/internal/enginetest/relay"
-	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/proc"
 	"github.com/tenurelock/tenure/test/harness/redis"
 	"github.com/tenurelock/tenure/test/harness/wait"
 	"github.com/tenurelock/tenure/test/peers/wire"
@@ -64,6 +66,33 @@ var lossRows = []row{
 	{named: named{"power-cut", "Power cut, with everysec"}, try: powerCut.try},
 	{named: named{"emptied", "Restart without data"}, try: emptied.try},
 	{named: named{"isolated", "Primary that is cut off and goes on"}, try: isolated.try},
+}
+
+// way is the loss under programs at work.
+func (l loss) way(id, title string) way {
+	return way{named{id, title}, func(ctx context.Context, s *fixture) losing { return losingRedis{s.lossy(ctx, l), l} }}
+}
+
+// losingRedis are servers of Redis that lose writes again and again.
+type losingRedis struct {
+	*redis.Servers
+	by loss
+}
+
+func (r losingRedis) lags(ctx context.Context) {
+	if r.by.lags != nil {
+		r.by.lags(r.Servers)
+		must.Do(wait.For(ctx, 300*time.Millisecond+rand.N(900*time.Millisecond)))
+	}
+}
+
+func (r losingRedis) strikes(ctx context.Context) { r.by.strikes(ctx, r.Servers) }
+
+func (r losingRedis) moves(_ context.Context, members []*member, now *struck) {
+	for _, m := range members {
+		m.aim(r.Primary())
+	}
+	now.up = proc.Monotonic()
 }
 
 // try has a holder work, and another one wait, when writes are lost.
@@ -133,7 +162,7 @@ func (l loss) run(ctx context.Context, s *fixture, servers *redis.Servers) (figu
 		p.isRefused(ctx)
 		// As docs/guides/redis.md says: the store is made again when all leases are over.
 		must.Do(wait.For(ctx, s.lease))
-		store := replica.OpenStore(s.engine.scheme+s.endpoint(servers.Primary()), s.table)
+		store := s.store(servers.Primary())
 		create(ctx, store)
 		must.Do(store.Close())
 		p.waiter.Kill()

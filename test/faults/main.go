@@ -20,8 +20,10 @@
 //
 //	scripts/engines run redis -- go run ./test/faults -redis -write
 //	go run ./test/faults -losses 100 -write
+//	go run ./test/faults -postgres -losses 50 -write
 //
-// The second has it lose writes a hundred times in each way, under programs at work.
+// The second has it lose writes a hundred times in each way, under programs at work. The third has PostgreSQL do so,
+// under Tenure with and without a guard.
 package main
 
 import (
@@ -49,12 +51,14 @@ func main() {
 func run(ctx context.Context) {
 	var (
 		list = flag.String("rows", "", "inject only these `faults`, separated by commas: "+names(rows)+
-			"; with -service also "+names(serviceRows)+"; with -redis also "+names(lossRows))
+			"; with -service also "+names(serviceRows)+"; with -redis also "+names(lossRows)+"; with -losses only "+
+			names(redisLosses.ways)+"; with -postgres, too, "+names(postgresLosses.ways))
 		libraries = flag.String("libraries", "", "inject them only into these `libraries`, separated by commas: "+
 			names(columns)+"; with -service "+names(clients)+"; with -redis "+names(redisColumns))
 		served  = flag.Bool("service", false, "inject them into the clients of the lock service")
 		onRedis = flag.Bool("redis", false, "inject them into libraries on Redis")
-		losses  = flag.Int("losses", 0, "have Redis lose writes so many `times` under programs at work; nothing else")
+		times   = flag.Int("losses", 0, "have Redis lose writes so many `times` under programs at work; nothing else")
+		onPG    = flag.Bool("postgres", false, "have PostgreSQL lose them")
 		write   = flag.Bool("write", false, "write test/faults/results.json and docs/evidence/faults.md")
 		page    = flag.Bool("page", false, "write docs/evidence/faults.md from the results of the last run; run nothing")
 	)
@@ -66,10 +70,14 @@ func run(ctx context.Context) {
 	case *onRedis:
 		t = redisTable
 	}
-	if *page && *losses > 0 {
+	l := redisLosses
+	if *onPG {
+		l = postgresLosses
+	}
+	if *page && *times > 0 {
 		last := &lossReport{}
-		must.Do(lossPart.Read(last))
-		must.Do(lossPart.Write(last, last.markdown()))
+		must.Do(l.Read(last))
+		must.Do(l.Write(last, last.markdown()))
 		return
 	}
 	if *page {
@@ -78,8 +86,8 @@ func run(ctx context.Context) {
 		must.Do(t.Write(last, t.markdown(last)))
 		return
 	}
-	if *losses > 0 {
-		loseAgain(ctx, *losses, *write)
+	if *times > 0 {
+		l.again(ctx, *times, *list, *write)
 		return
 	}
 	thrown, chosen := pick(t.rows, *list), pick(t.columns, *libraries)

@@ -41,6 +41,7 @@ import (
 	"github.com/tenurelock/tenure/test/harness/dynamo"
 	"github.com/tenurelock/tenure/test/harness/gate"
 	"github.com/tenurelock/tenure/test/harness/must"
+	"github.com/tenurelock/tenure/test/harness/postgres"
 	"github.com/tenurelock/tenure/test/harness/wait"
 	"github.com/tenurelock/tenure/test/peers/serve"
 	"github.com/tenurelock/tenure/test/peers/wire"
@@ -200,7 +201,7 @@ func riverWrites() func([]byte) bool {
 // openStore makes a place of Tenure on another store.
 func openStore(ctx context.Context, s *fixture) *place { return s.storeAt(ctx, s.engine.host(), "") }
 
-// storeAt makes it at an address. How is what the URL of a store in Redis says about its replicas.
+// storeAt makes it at an address. How is what the URL of a store says about the servers that follow the one there.
 func (s *fixture) storeAt(ctx context.Context, address, how string) *place {
 	p := &place{table: strings.ReplaceAll(s.engine.place, "WORD", s.word), direct: address}
 	p.url = func(at string) string { return strings.NewReplacer("AT", at, "PLACE", p.table).Replace(s.engine.url) }
@@ -211,17 +212,19 @@ func (s *fixture) storeAt(ctx context.Context, address, how string) *place {
 			return func(piece []byte) bool { return bytes.Contains(piece, []byte(owner)) }
 		}))
 	}
-	switch s.engine {
-	case postgreSQL:
+	switch {
+	case s.engine == postgreSQL && how != "":
+		p.reached = func(address string) string { return postgres.URL(address) + how }
+	case s.engine == postgreSQL:
 		// The connections that a store opens by default are enough for 1,000 locks at 10 ms with little
 		// to spare.
 		p.reached = postgreSQL.reachedBy("pool_max_conns=64")
 		pool := s.database(ctx)
 		must.Do(pgstore.CreateTable(ctx, pool, p.table))
 		s.After(func() { _, _ = pool.Exec(context.WithoutCancel(ctx), "DROP TABLE "+p.table) }) // the server is ended soon
-	case redisEngine:
+	case s.engine == redisEngine:
 		p.reached = func(address string) string { return address + "?lease=" + s.lease.String() + how }
-	case kubernetes:
+	case s.engine == kubernetes:
 		p.prepareKubernetes(ctx)
 		p.reached = func(address string) string {
 			if address == p.direct {
@@ -237,7 +240,7 @@ current-context: gate
 	}
 	records := replica.OpenStore(s.engine.scheme+p.endpoint(p.direct), p.table)
 	s.After(func() { _ = records.Close() }) // the engine is ended soon
-	if s.engine == redisEngine {
+	if s.engine == redisEngine || how != "" {
 		create(ctx, records)
 	}
 	p.forget = func(ctx context.Context, lock string) error {

@@ -68,10 +68,12 @@ func OpenStore(url, place string) driver.Store {
 		}
 		return must.Have(zkstore.New(strings.Split(rest, ","), options))
 	case "postgres": // the pool ends with the process
-		config := must.Have(pgxpool.ParseConfig(url))
+		at, options := postgresOptions(url)
+		options.Table = place
+		config := must.Have(pgxpool.ParseConfig(at))
 		pgstore.Configure(config)
 		pool := must.Have(pgxpool.NewWithConfig(context.Background(), config))
-		return must.Have(pgstore.New(pool, &pgstore.Options{Table: place}))
+		return must.Have(pgstore.New(pool, options))
 	case "kubernetes": // credentials are those of the file, the address may be a gate's
 		file, address, other := strings.Cut(rest, ",")
 		config, _, err := k8sstore.Config(file, "")
@@ -90,6 +92,28 @@ func OpenStore(url, place string) driver.Store {
 	}
 	must.Do(fmt.Errorf("store %q: there is no %s", url, scheme))
 	return nil
+}
+
+// postgresOptions returns a URL for pgx, and the options that it has as the command's URL has them: guard=standbys with
+// need=, of= and wal_sender_timeout=, guard=patroni-watchdog, each with lease=; or standbys=accept.
+func postgresOptions(url string) (string, *pgstore.Options) {
+	at, query, _ := strings.Cut(url, "?") // there may be several hosts, which net/url does not know
+	is := must.Have(neturl.ParseQuery(query))
+	lease, _ := time.ParseDuration(is.Get("lease")) // none, where nothing is guarded
+	timeout, _ := time.ParseDuration(is.Get("wal_sender_timeout"))
+	need, _ := strconv.Atoi(is.Get("need"))
+	of, _ := strconv.Atoi(is.Get("of"))
+	options := &pgstore.Options{AcceptStandbys: is.Has("standbys")}
+	if guard := is.Get("guard"); guard != "" {
+		options.Guarded = &pgstore.Guarded{
+			Watchdog: guard == "patroni-watchdog", Standbys: of, Need: need, SenderTimeout: timeout,
+			Lease: lease,
+		}
+	}
+	for _, own := range []string{"guard", "need", "of", "wal_sender_timeout", "lease", "standbys"} {
+		is.Del(own)
+	}
+	return at + "?" + is.Encode(), options
 }
 
 // Where the locks of chaos are, where that is not what a store has by default: the namespace that
