@@ -106,10 +106,31 @@ func (s *Servers) standbys() (all []int) {
 }
 
 // Lag has nothing pass any more between the primary and its standbys, and none of them learns of it. Clients reach all.
+// What is no standby still streams from the primary: a base backup.
 func (s *Servers) Lag() {
+	s.backUp()
 	for _, i := range s.standbys() {
 		s.resume = append(s.resume, s.members[i].links[s.primary].Hold())
 	}
+}
+
+// backUp begins a base backup of the primary that takes longer than a loss, and ends when the primary rejoins.
+func (s *Servers) backUp() {
+	ctx, done := context.WithTimeout(context.Background(), wait.Bound)
+	defer done()
+	primary := s.members[s.primary]
+	dir := must.Have(os.MkdirTemp(filepath.Dir(primary.Dir), "backup-"))
+	must.Do(launcher.Own(dir))
+	backup := must.Have(launcher.Server{Dir: dir, User: launcher.PostgresUser, Args: []string{
+		must.Have(launcher.PostgresProgram("pg_basebackup")), "-d", URL(primary.address), "-D", filepath.Join(dir, "data"),
+		"--wal-method=stream", "--checkpoint=fast", "--no-sync", "--max-rate=1M",
+	}}.Start(dir + ".log"))
+	s.resume = append(s.resume, func() {
+		backup.Kill()
+		must.Do(os.RemoveAll(dir))
+	})
+	const streams = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND application_name = 'pg_basebackup'"
+	must.Do(wait.Until(ctx, "a base backup streams", func() bool { return primary.ask(ctx, streams) == "1" }))
 }
 
 // Promote promotes the standby that has received most, since the others can follow only that one, and has them do so.
