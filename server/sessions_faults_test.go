@@ -44,7 +44,7 @@ func (x *trouble) upTo(d time.Duration) time.Duration { return time.Duration(x.r
 type program struct {
 	x              *trouble
 	name           string
-	id, beat, next string // of the session; next: the heartbeat in progress
+	id, beat, next string    // of the session; next: the heartbeat in progress
 	opened         time.Time // before its opening was sent
 	sent, deadline time.Time
 	due            time.Time
