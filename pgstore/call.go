@@ -40,19 +40,19 @@ func (a answer) life() string {
 	return a.rows[0].life
 }
 
-// run runs a statement and returns its rows. It then notifies others that a key has
-// changed, if it names one.
+// run runs a statement and returns its rows.
 //
 // The statement does not end with the context: the engine is never asked to cancel. While a
 // commit waits for a standby, a cancel would make it visible on the primary, and a fail-over
 // would then lose a lock that others have seen as held. So an abandoned statement goes on,
 // and keeps its connection.
-func (s *Store) run(ctx context.Context, st *statement, args []any, changed string) ([]row, error) {
-	a := s.ask(ctx, st, args, changed)
+func (s *Store) run(ctx context.Context, st *statement, args []any) ([]row, error) {
+	a := s.ask(ctx, st, args, "")
 	return a.rows, a.err
 }
 
-// ask is run for a statement that changes rows, too.
+// ask is run for a statement that changes rows, too. It then notifies others that a key has changed, if it
+// names one.
 func (s *Store) ask(ctx context.Context, st *statement, args []any, changed string) answer {
 	if err := s.ready(ctx); err != nil {
 		return answer{err: driver.NotApplied(err)}

@@ -239,7 +239,7 @@ func (s *Store) opens(ctx context.Context, at *place, o driver.Opening) error {
 	if open := s.opened.Load(); o.Life == "" || open != nil && *open == o.Life {
 		return nil
 	}
-	_, err := s.run(ctx, at.sql.open, []any{o.Life, int64(min(o.Base, driver.MaxToken)), *s.id.Load()}, "")
+	_, err := s.run(ctx, at.sql.open, []any{o.Life, int64(min(o.Base, driver.MaxToken)), *s.id.Load()})
 	if err != nil {
 		return driver.NotApplied(err) // it may be open, but nothing else was written
 	}

@@ -112,7 +112,7 @@ func (s *Store) read(ctx context.Context, which func(*statements) *statement, ar
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.run(ctx, which(&at.sql), args, "")
+	rows, err := s.run(ctx, which(&at.sql), args)
 	if err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func (t *teller) run(done chan struct{}) {
 }
 
 func (s *Store) notify(ctx context.Context, payloads []string) ([]row, error) {
-	return s.run(ctx, s.notes, []any{channelOf(s.table), payloads}, "")
+	return s.run(ctx, s.notes, []any{channelOf(s.table), payloads})
 }
 
 // await returns when nothing is left to send, or when patience is over.

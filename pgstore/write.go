@@ -99,7 +99,7 @@ func (s *Store) claimAtOnce(ctx context.Context, at *place, next driver.Record) 
 	if s.guard != nil {
 		args = append(args, *s.id.Load())
 	}
-	rows, err := s.run(ctx, at.sql.claim, args, "")
+	rows, err := s.run(ctx, at.sql.claim, args)
 	switch e := (*pgconn.PgError)(nil); {
 	case errors.As(err, &e) && e.Code[:2] == "22": // the text of the record is no JSON
 		seen, err = s.look(ctx, next.Key, looking)

@@ -72,8 +72,10 @@ var engines = []struct {
 	{"etcd", "etcd", [][2]string{{"mutex", "`concurrency.Mutex`"}}, etcdWays},
 	{"zookeeper", "ZooKeeper", [][2]string{{"native", "`zk.Lock` of go-zookeeper"}}, zookeeperWays},
 	{"postgres", "PostgreSQL", [][2]string{
-		{"updates", "two plain updates, as durable"}, {"advisory", "advisory locks, not durable"},
-		{"watchdog", "Tenure, guarded by a watchdog"}, {"standbys", "Tenure, guarded by its standby"},
+		{"updates", "two plain updates, as durable"},
+		{"advisory", "advisory locks, not durable"},
+		{"watchdog", "Tenure, guarded by a watchdog"},
+		{"standbys", "Tenure, guarded by its standby"},
 	}, postgresWays},
 	{"mariadb", "MariaDB", [][2]string{{"updates", "two plain updates, as durable"}}, mysqlWays},
 	{"redis", "Redis", [][2]string{
@@ -304,7 +306,9 @@ func postgresWays(ctx context.Context, r *harness, _ string) []way {
 		}
 	}
 	return []way{
-		r.tenure(true, storeAt(database, "")), {name: "updates", open: updates}, {name: "advisory", waits: true, open: advisory},
+		r.tenure(true, storeAt(database, "")),
+		{name: "updates", open: updates},
+		{name: "advisory", waits: true, open: advisory},
 		guarded("watchdog", &pgstore.Guarded{Watchdog: true}),
 		guarded("standbys", &pgstore.Guarded{Standbys: 1}),
 	}
