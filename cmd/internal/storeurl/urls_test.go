@@ -128,8 +128,10 @@ func TestSettings(t *testing.T) {
 		"postgres://u@h/d?guard=patroni-watchdog": pgstore.Options{
 			Table: "tenure_records", Commit: pgstore.CommitOn, Guarded: &pgstore.Guarded{Watchdog: true},
 		},
-		"postgres://u@h/d?standbys=accept": pgstore.Options{Table: "tenure_records", Commit: pgstore.CommitOn, AcceptStandbys: true},
-		"mysql://h/d":                      &mysqlstore.Options{},
+		"postgres://u@h/d?standbys=accept": pgstore.Options{
+			Table: "tenure_records", Commit: pgstore.CommitOn, AcceptStandbys: true,
+		},
+		"mysql://h/d": &mysqlstore.Options{},
 		"mariadb://h/d?table=x.t&promotion=never&max_conns=4": &mysqlstore.Options{Table: "x.t", NoPromotion: true, MaxConns: 4},
 		"redis://h?prefix=p&replicas=4&quorum=1&lag=5s&lease=1m": &redisstore.Options{
 			Prefix: "p", Replicas: 4, Quorum: true, Lag: 5 * time.Second, Lease: time.Minute,
