@@ -133,9 +133,14 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	}
 
 	standbys[0].Promote()
+	now := mustOpenWith(t, standbys[0].URL, &options)
+	early := short(held("early")) // it may not open the life: the primary has no standby yet
+	early.Opens = driver.OpeningOf(ask[string](t, standbys[0].URL, "SELECT "+lifeNow), time.Now())
+	if _, _, err := now.Claim(t.Context(), early); mentions(err, "0 standbys are connected") != nil {
+		t.Errorf("claim without a standby: %v", err)
+	}
 	relays[1].Aim(standbys[0].Addr)
 	resume[1]()
-	now := mustOpenWith(t, standbys[0].URL, &options)
 	var life string
 	enginetest.Eventually(t, "the new primary has its standby", func(ctx context.Context) error {
 		_, err := now.Swap(ctx, lost, beat(lost))
@@ -173,7 +178,8 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	// By the wrong life nothing opens; by the right one everything does, with the token raised.
 	next := short(held("lost"))
 	next.Opens = driver.OpeningOf(kept.Life+"0", time.Now())
-	if _, _, err := now.Claim(t.Context(), next); mentions(err, "reserved") != nil {
+	other := mustOpenWith(t, standbys[0].URL, &options)
+	if _, _, err := other.Claim(t.Context(), next); mentions(err, "reserved") != nil {
 		t.Errorf("claim that opens another life: %v", err)
 	}
 	next.Opens = driver.OpeningOf(life, time.Now())
@@ -186,7 +192,7 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 	if err != nil || again.Token <= conflict.Current.Token {
 		t.Fatalf("claim after the raise: %v, %v", again, err)
 	}
-	if shown := enginetest.Get(t, mustOpenWith(t, standbys[0].URL, &options), "lost"); shown.Token != again.Token || shown.Life != life {
+	if shown := enginetest.Get(t, other, "lost"); shown.Token != again.Token || shown.Life != life {
 		t.Errorf("another store sees %v", shown)
 	}
 	_ = enginetest.Swap(t, now, kept, beat(kept))

@@ -239,11 +239,18 @@ func (s *Store) opens(ctx context.Context, at *place, o driver.Opening) error {
 	if open := s.opened.Load(); o.Life == "" || open != nil && *open == o.Life {
 		return nil
 	}
-	_, err := s.run(ctx, at.sql.open, []any{o.Life, int64(min(o.Base, driver.MaxToken)), *s.id.Load()})
-	if err != nil {
-		return driver.NotApplied(err) // it may be open, but nothing else was written
+	a := s.ask(ctx, at.sql.open, []any{o.Life, int64(min(o.Base, driver.MaxToken)), *s.id.Load()}, "")
+	if a.err == nil && a.changed == 0 { // another process has opened it, or it may not be opened now
+		var r row
+		r, a.err = s.look(ctx, driver.OwnPrefix+"id", looking)
+		if a.err == nil && r.open != o.Life {
+			return nil
+		}
 	}
-	s.opened.Store(&o.Life) // it is, or another life has begun
+	if a.err != nil {
+		return driver.NotApplied(a.err) // it may be open, but nothing else was written
+	}
+	s.opened.Store(&o.Life)
 	return nil
 }
 
