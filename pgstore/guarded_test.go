@@ -26,6 +26,7 @@ func TestConformanceOfGuarded(t *testing.T) {
 		database := enginetest.Database(t, server.URL)
 		created(t, database, byWatchdog)
 		h := harness(t, database)
+		h.Ops = 400
 		relay := enginetest.NewRelay(t, hostOf(t, database))
 		var open []*Store
 		h.Open = func(t *testing.T) driver.Store {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -167,7 +168,7 @@ func startSentinel(t *testing.T, primary string, quorum int, settings ...string)
 
 // TestCluster: all keys of a store are in one slot, and the client of a cluster finds them.
 func TestCluster(t *testing.T) {
-	server := enginetest.StartRedis(t, "--cluster-enabled", "yes")
+	server := enginetest.StartRedis(t, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(enginetest.FreePort(t)))
 	mustDo(t, server.Addr, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	enginetest.Eventually(t, "a cluster", func(context.Context) error {
 		text, err := mustDo(t, server.Addr, "CLUSTER", "INFO").ToString()

@@ -47,7 +47,8 @@ func startCluster(t *testing.T, giveUp time.Duration, settings ...string) *clust
 	c := &cluster{}
 	var ids [6]string
 	for i := range c.servers {
-		c.servers[i] = enginetest.StartRedis(t, append(slices.Clone(settings), "--cluster-enabled", "yes",
+		bus := strconv.Itoa(enginetest.FreePort(t)) // the default, 10,000 above, may be in use
+		c.servers[i] = enginetest.StartRedis(t, append(slices.Clone(settings), "--cluster-enabled", "yes", "--cluster-port", bus,
 			"--cluster-node-timeout", strconv.Itoa(int(giveUp.Milliseconds())), "--cluster-replica-validity-factor", "0")...)
 		id, err := mustDo(t, c.servers[i].Addr, "CLUSTER", "MYID").ToString()
 		if err != nil {
@@ -55,7 +56,7 @@ func startCluster(t *testing.T, giveUp time.Duration, settings ...string) *clust
 		}
 		ids[i] = id
 		host, port, _ := strings.Cut(c.servers[i].Addr, ":")
-		mustDo(t, c.servers[0].Addr, "CLUSTER", "MEET", host, port)
+		mustDo(t, c.servers[0].Addr, "CLUSTER", "MEET", host, port, bus)
 		if i < 3 {
 			mustDo(t, c.servers[i].Addr, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(slots*i/3), strconv.Itoa(slots*(i+1)/3-1))
 		}

@@ -126,7 +126,7 @@ func (s *PostgreSQLServer) Configure(name, value string) {
 	}
 }
 
-// Standby starts a server that follows this one by streaming, and waits until it does.
+// Standby starts a server that follows this one by streaming, and waits until it has said so.
 // It has the settings of this one, but none for synchronous_standby_names. Its Name is
 // standby1, standby2, and so on.
 func (s *PostgreSQLServer) Standby() *PostgreSQLServer {
@@ -140,7 +140,7 @@ func (s *PostgreSQLServer) StandbyThrough(address string) *PostgreSQLServer {
 	f := s.backup(address)
 	f.Start()
 	f.Await()
-	follows := "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND application_name = '" + f.Name + "'"
+	follows := "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn IS NOT NULL AND application_name = '" + f.Name + "'"
 	s.until(f.Name+" follows", func() bool { return psql(s.t, s.URL, follows) == "1" })
 	return f
 }
