@@ -38,8 +38,8 @@ func (s *Store) Diagnose(ctx context.Context, _ driver.Timing) []driver.Finding 
 
 // role has properties of the role that [Store.Inspect] does not ask for.
 type role struct {
-	name        string
-	super, sees bool
+	name  string
+	super bool
 }
 
 // diagnose returns the description of the table and its server, and their assessment.
@@ -62,9 +62,8 @@ func (s *Store) diagnose(ctx context.Context) (*Description, []driver.Finding, e
 	encryption := encryption(conn.Conn().PgConn().Conn(), s.pool.Config().ConnConfig.TLSConfig)
 	var r role
 	// By the protocol that every pooler passes on.
-	err = conn.QueryRow(ctx, "SELECT current_user::text, rolsuper, pg_has_role(current_user, "+
-		"'pg_read_all_stats', 'USAGE')"+
-		" FROM pg_roles WHERE rolname = current_user", pgx.QueryExecModeExec).Scan(&r.name, &r.super, &r.sees)
+	err = conn.QueryRow(ctx, "SELECT current_user::text, rolsuper FROM pg_roles WHERE rolname = current_user",
+		pgx.QueryExecModeExec).Scan(&r.name, &r.super)
 	if err != nil {
 		return nil, nil, s.failed(err)
 	}
@@ -100,7 +99,7 @@ func (d *Description) findings(r role) []driver.Finding {
 		all = append(all, driver.OK("table", "%s is the only table of that name in the database", d.Table))
 	}
 	all = append(all, d.role(r)...)
-	all = append(all, d.durability(), d.replication(r.sees))
+	all = append(all, d.durability(), d.replication())
 	all = append(all, d.guardFindings()...)
 	if d.CheckInterval > 0 && d.SynchronousNames != "" {
 		all = append(all, driver.Warn("replication", "client_connection_check_interval is %v: a broken "+
@@ -130,7 +129,7 @@ func (d *Description) role(r role) []driver.Finding {
 		f = driver.Warn("role", "%s is a superuser: no permission protects it from mistakes", name).
 			Advise("name another role in the URL, and grant it what tenure table policy prints")
 	}
-	if r.sees {
+	if d.Sees {
 		return []driver.Finding{f}
 	}
 	return []driver.Finding{f, driver.OK("role", "%s cannot see the activity of other roles: their transactions "+
@@ -154,7 +153,7 @@ func (d *Description) durability() driver.Finding {
 }
 
 // replication says what a fail-over would lose.
-func (d *Description) replication(sees bool) driver.Finding {
+func (d *Description) replication() driver.Finding {
 	const check = "replication"
 	standbys := driver.Counted(d.Standbys, "standby")
 	switch {
@@ -170,7 +169,7 @@ func (d *Description) replication(sees bool) driver.Finding {
 		return driver.Warn(check, "%s, and none is synchronous: a failover loses the last confirmed writes, "+
 			"and grants tokens twice", standbys).
 			Advise("promote none; or set synchronous_standby_names, or create a guarded table: see docs/guides/postgres.md")
-	case !sees:
+	case !d.Sees:
 		return driver.OK(check, "synchronous_standby_names is %q", d.SynchronousNames)
 	case d.Synchronous == 0:
 		return driver.Bad(check, "synchronous_standby_names is %q, and none of them is connected: every "+

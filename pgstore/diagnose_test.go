@@ -48,6 +48,13 @@ func TestDiagnose(t *testing.T) {
 	if _, err := Open(t.Context(), server.URL, &options); !errors.Is(err, errAsynchronous) {
 		t.Errorf("opened with a standby that may be promoted: %v", err)
 	}
+	refused := mustConnectWith(t, enginetest.Database(t, server.URL), &options)
+	if _, err := refused.Create(t.Context(), driver.CreateOptions{}); mentions(err, "was not created") != nil {
+		t.Errorf("created beside a standby that may be promoted: %v", err)
+	}
+	if d, err := refused.Inspect(t.Context()); err != nil || d.Exists {
+		t.Errorf("the table that was refused: %+v, %v", d, err)
+	}
 	options.AcceptStandbys = true
 	diagnosed("warn replication: 1 standby, and none is synchronous: a failover loses the last confirmed writes, and grants tokens twice", "!bad ")
 	mustOpenWith(t, server.URL, &options)
@@ -70,12 +77,21 @@ func TestDiagnose(t *testing.T) {
 		`; ALTER ROLE "tenure" SET client_connection_check_interval = 0`, "warn vacuum: autovacuum is off")
 }
 
+// guardedBy has a guarded table, and so many asynchronous standbys.
+func guardedBy(standbys int, open bool) func(*Description, *role) {
+	return func(d *Description, _ *role) {
+		d.guard, _ = small.guard()
+		d.Settings, d.Open, d.SynchronousNames = d.guard.settings, open, ""
+		d.Standbys, d.Synchronous, d.Asynchronous = standbys, 0, standbys
+	}
+}
+
 func TestFindings(t *testing.T) {
 	healthy := Description{
 		Table: "tenure_records", Version: 150018, Exists: true, MayRead: true, MayWrite: true, Fsync: true, FullPageWrites: true, Autovacuum: true,
-		Connections: 5, MaxConnections: 100, Standbys: 1, Synchronous: 1, SynchronousNames: "a",
+		Connections: 5, MaxConnections: 100, Standbys: 1, Synchronous: 1, SynchronousNames: "a", Sees: true,
 	}
-	app := role{name: "app", sees: true}
+	app := role{name: "app"}
 	for _, f := range healthy.findings(app) {
 		if f.Level != driver.LevelOK {
 			t.Errorf("a healthy server: %v", f)
@@ -96,8 +112,13 @@ func TestFindings(t *testing.T) {
 			d.Standbys, d.Synchronous, d.SynchronousNames = 2, 0, ""
 		}, "warn replication: 2 standbys, and none is synchronous"},
 		{func(d *Description, _ *role) { d.Synchronous = 0 }, `bad replication: synchronous_standby_names is "a", and none of them is connected`},
-		{func(d *Description, r *role) { d.Synchronous, r.sees = 0, false }, `ok replication: synchronous_standby_names is "a"`},
-		{func(_ *Description, r *role) { r.sees = false }, `ok role: "app" cannot see`},
+		{func(d *Description, _ *role) { d.Synchronous, d.Sees = 0, false }, `ok replication: synchronous_standby_names is "a"`},
+		{func(d *Description, _ *role) { d.Sees = false }, `ok role: "app" cannot see`},
+		{guardedBy(2, true), "ok guard: standbys=1 of 2"},
+		{guardedBy(2, false), "warn life: the server was started or promoted"},
+		{guardedBy(1, true), "warn standbys: 1 of 2 connected"},
+		{guardedBy(0, true), "bad standbys: 0 connected, and writes need 1 to 2"},
+		{guardedBy(3, true), "bad standbys: 3 connected, and writes need 1 to 2"},
 		{func(d *Description, _ *role) { d.CheckInterval = time.Second }, "warn replication: client_connection_check_interval is 1s"},
 		{func(d *Description, _ *role) { d.OldestTransaction = 11 * time.Minute }, "warn vacuum: a transaction has run for 11m0s"},
 		{func(d *Description, _ *role) { d.Autovacuum = false }, "warn vacuum: autovacuum is off"},

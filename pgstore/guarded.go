@@ -98,7 +98,8 @@ func (g *Guarded) guard() (*guard, error) {
 	case set.Standbys < 1 || set.Standbys > maxStandbys:
 		return nil, fmt.Errorf("pgstore: %d standbys: 1 to %d are possible", set.Standbys, maxStandbys)
 	case set.Need < max(1, set.Standbys/2) || set.Need > set.Standbys:
-		return nil, fmt.Errorf("pgstore: %d of %d standbys: at least half of them are needed, and one", set.Need, set.Standbys)
+		return nil, fmt.Errorf("pgstore: need %d of %d standbys: need is at most all of them, and at least half of them, rounded "+
+			"down, and one: fewer could stay with a primary that was cut off", set.Need, set.Standbys)
 	case set.SenderTimeout < time.Second || set.SenderTimeout%time.Second != 0:
 		return nil, fmt.Errorf("pgstore: sender timeout %v: it is whole seconds, at least one", set.SenderTimeout)
 	}

@@ -250,7 +250,7 @@ func TestLives(t *testing.T) {
 			t.Errorf("%s: life %q, which was that of %q", what, life, before)
 		}
 		seen[life] = what
-		if d, err := mustConnect(t, s.URL).Inspect(t.Context()); err != nil || d.Life != life || d.Open != (len(seen) == 1) {
+		if d, err := mustConnectWith(t, s.URL, &Options{Guarded: &small}).Inspect(t.Context()); err != nil || d.Life != life || d.Open != (len(seen) == 1) {
 			t.Errorf("%s: %+v, %v", what, d, err)
 		}
 	}
@@ -312,6 +312,22 @@ func TestGuardedTable(t *testing.T) {
 	} {
 		if err := opened(tc.database, tc.o); mentions(err, tc.want) != nil || !errors.Is(err, driver.ErrPermanent) {
 			t.Errorf("%+v: %v, want %q", tc.o, err, tc.want)
+		}
+	}
+	for _, wrong := range []Guarded{
+		{},
+		{Watchdog: true, Standbys: 1},
+		{Watchdog: true, Need: 1},
+		{Watchdog: true, SenderTimeout: time.Second},
+		{Standbys: 1, Need: 2},
+		{Standbys: 5, Need: 1},
+		{Standbys: -1},
+		{Standbys: 1, SenderTimeout: time.Millisecond},
+		{Watchdog: true, Lease: time.Millisecond},
+		{Watchdog: true, Lease: time.Second + 1},
+	} {
+		if _, err := wrong.Schema(""); err == nil {
+			t.Errorf("%+v is allowed", wrong)
 		}
 	}
 	// Stores that have examined nothing are refused by each statement.
@@ -408,9 +424,9 @@ func replayed(t *testing.T, primary *enginetest.PostgreSQLServer, standbys ...*e
 	}
 }
 
-func mustConnect(t *testing.T, url string) *Store {
+func mustConnectWith(t *testing.T, url string, o *Options) *Store {
 	t.Helper()
-	s, err := Connect(url, &Options{Guarded: &small})
+	s, err := Connect(url, o)
 	if err != nil {
 		t.Fatal(err)
 	}

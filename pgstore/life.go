@@ -329,26 +329,31 @@ func (s *Store) raise(ctx context.Context, at *place, r *row, stored, next drive
 	return &driver.ConflictError{Key: next.Key, Current: raised.Detach()}
 }
 
+// serverProblems are what makes the server unusable for any table of the store.
+func (d *Description) serverProblems(problem func(is bool, text string, args ...any)) {
+	g := d.guard
+	if g == nil {
+		problem(d.Settings == "" && d.Asynchronous > 0 && d.SynchronousNames == "" && !d.accepted, "%w", errAsynchronous)
+		return
+	}
+	problem(!d.Fsync, "fsync is off: a crash may lose any write, and a guard does not help")
+	problem(!g.Watchdog && (d.SenderTimeout <= 0 || d.SenderTimeout > g.SenderTimeout), "wal_sender_timeout is %v, which bounds "+
+		"for how long a primary that was cut off goes on: set it to %v or less, and not to 0", d.SenderTimeout, g.SenderTimeout)
+}
+
 // guardProblems are what makes the table unusable because it is guarded, or because it is not.
 func (d *Description) guardProblems(problem func(is bool, text string, args ...any)) {
 	switch g := d.guard; {
 	case g == nil:
 		problem(d.Settings != "", "table %s is guarded (%s): write guard= and what else it was created with in the URL, "+
 			"or Options.Guarded", d.Table, d.Settings)
-		problem(d.Asynchronous > 0 && d.SynchronousNames == "" && !d.accepted, "%w", errAsynchronous)
 	case !d.Exists:
 	case d.Settings == "":
 		problem(true, "table %s is not guarded: leave out guard= or Options.Guarded, or name another table", d.Table)
 	default:
 		problem(d.Settings == "?" && !d.Standby, noRow, d.Table, g.waits)
 		problem(d.Settings != g.settings && d.Settings != "?", otherSettings, d.Table, d.Settings, g.settings)
-		problem(!d.Fsync, "fsync is off: a crash may lose any write, and a guard does not help")
-		if g.Watchdog {
-			return
-		}
-		problem(d.SenderTimeout <= 0 || d.SenderTimeout > g.SenderTimeout, "wal_sender_timeout is %v, which bounds for how "+
-			"long a primary that was cut off goes on: set it to %v or less, and not to 0", d.SenderTimeout, g.SenderTimeout)
-		problem(!d.Sees, "the role may not see which standbys are connected: GRANT pg_read_all_stats TO it")
+		problem(!g.Watchdog && !d.Sees, "the role may not see which standbys are connected: GRANT pg_read_all_stats TO it")
 	}
 }
 

@@ -32,6 +32,10 @@ func (s *Store) Create(ctx context.Context, o driver.CreateOptions) (did string,
 	}
 	did = "exists already"
 	if !d.Exists {
+		if wrong := said(problemsOf(d.serverProblems)); len(wrong) > 0 {
+			return "", driver.Unfit(fmt.Errorf("table %q was not created, since it could not be used: %s", d.Table,
+				strings.Join(wrong, "; ")))
+		}
 		if err := s.create(ctx); err != nil {
 			return "", err
 		}
@@ -69,8 +73,11 @@ func (s *Store) create(ctx context.Context) error {
 }
 
 // wrong is what [Description.Problems] returns, for a sentence.
-func (d *Description) wrong() (all []string) {
-	for _, err := range d.Problems() {
+func (d *Description) wrong() []string { return said(d.Problems()) }
+
+// said are problems for a sentence.
+func said(problems []error) (all []string) {
+	for _, err := range problems {
 		all = append(all, strings.TrimPrefix(err.Error(), "postgres: "))
 	}
 	return all

@@ -285,12 +285,22 @@ func (d *Description) lacks(there []string) {
 
 // Problems are what makes the table unusable, each with what to do. [Open] returns them.
 func (d *Description) Problems() []error {
-	var out []error
-	problem := func(is bool, text string, args ...any) {
-		if is {
-			out = append(out, fmt.Errorf("postgres: "+text, args...))
-		}
+	return problemsOf(d.problems, d.serverProblems, d.guardProblems)
+}
+
+// problemsOf collects problems.
+func problemsOf(all ...func(problem func(is bool, text string, args ...any))) (out []error) {
+	for _, find := range all {
+		find(func(is bool, text string, args ...any) {
+			if is {
+				out = append(out, fmt.Errorf("postgres: "+text, args...))
+			}
+		})
 	}
+	return out
+}
+
+func (d *Description) problems(problem func(is bool, text string, args ...any)) {
 	known := d.Engine == ""
 	problem(known && d.Version < leastVersion, "the server's version is %s: the store needs 12 or later", d.version())
 	problem(known && d.Encoding != "UTF8", "the database is encoded in %s: create one with UTF8", d.Encoding)
@@ -305,7 +315,5 @@ func (d *Description) Problems() []error {
 	case len(d.Missing) > 0:
 		problem(true, "table %s lacks the column %s: %s", d.Table, d.Missing[0], otherTable)
 	}
-	d.guardProblems(problem)
 	problem(d.Unlogged, "table %s is unlogged: it would be empty after a crash, and tokens would be given twice: ALTER TABLE %[1]s SET LOGGED", d.Table)
-	return out
 }

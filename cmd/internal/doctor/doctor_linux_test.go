@@ -105,6 +105,7 @@ func TestSickStores(t *testing.T) {
 	}{
 		"grants nothing":     {guarded(false), "warn store: grants no lock for now"},
 		"grants again":       {guarded(true), "ok store: can be read and written"},
+		"takes over late":    {guarded(true), "ok lease: with this store, a crashed holder's lock is free 1m0s after"},
 		"cannot be opened":   {closed, "bad store: cannot be opened: no permission"},
 		"cannot be written":  {sick(faultstore.OpClaim, lost), "bad store: cannot be written"},
 		"cannot be renewed":  {sick(faultstore.OpHeartbeat, lost), "bad store: a record cannot be renewed"},

@@ -44,8 +44,12 @@ func heartbeatTimeout(o tenure.Options) time.Duration {
 
 // numbersFor says what follows from the options for this store, if that is less than [Numbers]
 // says: a client allows for any clock where other lock clients share the store, and waits longer
-// for the heartbeats of a slow one.
-func numbersFor(store driver.Store, o tenure.Options) []driver.Finding {
+// for the heartbeats of a slow one. Contenders wait longer on an engine that may lose what it has answered.
+func numbersFor(store driver.Store, o tenure.Options) (all []driver.Finding) {
+	if g, ok := store.(driver.Guarded); ok && g.Waits() > o.LeaseDuration {
+		all = append(all, driver.OK("lease", "with this store, a crashed holder's lock is free %v after its last heartbeat "+
+			"was seen, since the server may lose confirmed writes", shown(g.Waits())))
+	}
 	s, ok := store.(driver.Sharer)
 	shares := ok && s.SharesLocks() && o.MaxClockDrift == protocol.RawDrift
 	beat := heartbeatTimeout(o)
@@ -57,11 +61,11 @@ func numbersFor(store driver.Store, o tenure.Options) []driver.Finding {
 		o.MaxClockDrift = protocol.DefaultDrift
 	}
 	if !shares && beat == heartbeatTimeout(o) {
-		return nil
+		return all
 	}
 	usable, spare := partsOf(o, beat)
-	return []driver.Finding{driver.OK("lease", "with this store, leases allow clocks %g %% and heartbeats %v: work is "+
-		"asked to stop after %v, and the store may be away for %v", 100*o.MaxClockDrift, shown(beat), shown(usable), shown(spare))}
+	return append(all, driver.OK("lease", "with this store, leases allow clocks %g %% and heartbeats %v: work is "+
+		"asked to stop after %v, and the store may be away for %v", 100*o.MaxClockDrift, shown(beat), shown(usable), shown(spare)))
 }
 
 func shown(d time.Duration) time.Duration {
