@@ -28,9 +28,10 @@ type Guarded struct {
 	Watchdog bool
 
 	// Standbys is how many standbys the primary has at most, and Need how many of them must be connected: all if zero. A
-	// write is refused if fewer have answered within SenderTimeout, or if more are connected. So a primary that was cut off
-	// from the standby that is promoted stops. The role must be a member of pg_read_all_stats to count them.
-	// pg_receivewal, base backups and logical replication do not count. A standby of a standby must not be promoted.
+	// write, unless it is a release, is refused if fewer have answered within SenderTimeout, or if more are connected. So a
+	// primary that was cut off from the standby that is promoted stops. The role must be a member of pg_read_all_stats to
+	// count them. pg_receivewal, base backups and logical replication do not count. A standby of a standby must not be
+	// promoted.
 	//
 	// After a failover the new primary has one standby less: with all of them needed, it refuses each write until
 	// the old primary has come back. Set Need to half of the Standbys, rounded down, only if a majority of the servers

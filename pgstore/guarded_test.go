@@ -133,6 +133,11 @@ func TestFailoverThatLosesTheTail(t *testing.T) {
 		}
 	}
 
+	gone := enginetest.Swap(t, old, lost, released(lost)) // which grants nothing
+	if _, _, err := old.Claim(t.Context(), short(held(gone.Key))); mentions(err, "writes need 1 to 2") != nil {
+		t.Errorf("claim of what the old primary has released: %v", err)
+	}
+
 	standbys[0].Promote()
 	now := mustOpenWith(t, standbys[0].URL, &options)
 	early := short(held("early")) // it may not open the life: the primary has no standby yet

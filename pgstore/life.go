@@ -71,13 +71,18 @@ func (g *guard) counts() string {
 		" count(*) AS connected FROM %s)", int(g.SenderTimeout.Seconds()), physical)
 }
 
-// bound is the condition of each write that a server meets only if it would stop when it was cut off.
-func (g *guard) bound() string {
+// bound is the condition of each write that a server meets only if it would stop when it was cut off. unless is the
+// beginning of an alternative to it, or empty.
+func (g *guard) bound(unless string) string {
 	if g.Watchdog {
 		return ""
 	}
-	return fmt.Sprintf(" AND (SELECT s.fresh >= %d AND s.connected <= %d FROM %s AS s)", g.Need, g.Standbys, g.counts())
+	return fmt.Sprintf(" AND (%s(SELECT s.fresh >= %d AND s.connected <= %d FROM %s AS s))",
+		unless, g.Need, g.Standbys, g.counts())
 }
+
+// releases is true for a release. A server that was cut off may carry it out: the next claim there is refused.
+const releases = "$4 = '" + string(driver.Released) + "' OR "
 
 // lifeColumns are what a guarded read has before the columns of a record.
 const lifeColumns = "e.life, e.id, e.settings, e.open, e.base, e.fresh, e.connected"
@@ -86,7 +91,7 @@ const lifeColumns = "e.life, e.id, e.settings, e.open, e.base, e.fresh, e.connec
 // compare beside the row stays true as long as the server lives, except that standbys go: for that a statement counts
 // from when it was sent.
 func newGuardedStatements(t, life, commit string, g *guard) statements {
-	settled := g.bound() + settings(commit)
+	settled := g.bound("") + settings(commit)
 	all := strings.Join(guardedNames, ", ")
 	const isLock = "$4 IN ('held', 'resting')"
 	const opened = "CASE WHEN $4 = 'alive' THEN " + lifeNow + " END"
@@ -110,10 +115,11 @@ func newGuardedStatements(t, life, commit string, g *guard) statements {
 	}
 	const text, number = uint32(pgtype.TextOID), uint32(pgtype.Int8OID)
 	// $8 and $9 are what it replaces, $10 is the life to which it is bound.
-	update := func(sets, also string, more ...any) *statement {
+	update := func(sets, also, settled string, more ...any) *statement {
 		return newStatement("UPDATE "+t+" AS t SET "+sets+" WHERE t.name = $1 AND t."+guardedVersion+" = $8 AND t.token = $9"+
 			" AND ($10 = '' OR $10 = "+lifeNow+")"+also+settled+answers, types(oids, text, number, text, more)...)
 	}
+	same := g.bound(releases) + settings(commit) // the token stays
 	beats := " AND (t.state <> 'alive' OR $4 <> 'alive' OR t.life = " + lifeNow + ")"
 	isReleased := " AND t.state = '" + string(driver.Released) + "'"
 	raises := " AND $9 >= " + base("$11")
@@ -144,18 +150,18 @@ func newGuardedStatements(t, life, commit string, g *guard) statements {
 			settled+" ON CONFLICT (name) DO NOTHING RETURNING 1)"+
 			" SELECT EXISTS (SELECT FROM updated UNION ALL SELECT FROM inserted), "+lifeNow+", "+all+
 			" FROM (VALUES (1)) AS one LEFT JOIN seen ON true", types(oids, text)...),
-		swap:            update(withData, beats),
-		swapKeepingData: update(keep, beats),
-		takeover:        update(withData, raises, text),
-		take:            update(withData, raises+isReleased, text),
-		takeKeepingData: update(keep, raises+isReleased, text),
+		swap:            update(withData, beats, same),
+		swapKeepingData: update(keep, beats, same),
+		takeover:        update(withData, raises, settled, text),
+		take:            update(withData, raises+isReleased, settled, text),
+		takeKeepingData: update(keep, raises+isReleased, settled, text),
 		remove: newStatement("DELETE FROM "+t+" AS t WHERE t.name = $1 AND t."+guardedVersion+" = $2 AND t.token = $3"+
 			" AND ($4 = '' OR $4 = "+lifeNow+")"+settled+answers, text, text, number, text),
 		// $1 is the life that was seen, $2 its base by a clock.
 		open: newStatement("UPDATE "+life+" AS l SET open = $1, base = greatest(l.base + 1048576, $2)"+
 			" WHERE l.id = $3 AND l.open <> $1 AND $1 = "+lifeNow+settled+answers, text, number, text),
 		// What driver.RaisedAtOpening returns. $11 is the open life, $12 its base, $13 the id.
-		raise: update(keep+", life = NULL", " AND $11 = "+lifeNow+" AND $12 = "+base("$13"), text, number, text),
+		raise: update(keep+", life = NULL", " AND $11 = "+lifeNow+" AND $12 = "+base("$13"), settled, text, number, text),
 		raiseAbsent: newStatement(insert+" WHERE $8 = "+lifeNow+" AND $9 = "+base("$10")+settled+
 			" ON CONFLICT (name) DO NOTHING"+answers, types(oids, text, number, text)...),
 		guard: "SELECT token, state FROM " + t + " WHERE name = $1 FOR SHARE",
@@ -272,7 +278,7 @@ func (s *Store) refused(ctx context.Context, at *place, r *row, prev, next drive
 	if err := s.stands(r); err != nil {
 		return err
 	}
-	if g := s.guard; g != nil && !g.bounded(r) {
+	if g := s.guard; g != nil && !g.bounded(r) && (raises || next.State != driver.Released) {
 		return driver.NotApplied(fmt.Errorf("postgres: %d standbys are connected, %d have answered within %v, and writes "+
 			"need %s: a primary that was cut off must not go on", r.connected, r.fresh, g.SenderTimeout, g.needs()))
 	}
