@@ -259,8 +259,8 @@ func (l *lock) check() {
 				l.checkLease(is)
 			}
 		case *visit:
-			if is.deadline > is.most && !l.cfg.Harm {
-				l.fail("%s has its deadline at %v, later than any applied write gives it", is, is.deadline)
+			if s := is.under; (is.deadline > is.most || s != nil && s.deadline > s.most) && !l.cfg.Harm {
+				l.fail("%s has its deadline at %v, later than any applied write gives it", is, is.ends())
 			}
 		}
 	}

@@ -47,6 +47,8 @@ func ending(m *machine, r *protocol.Call) (driver.EndReason, *driver.Request) {
 		asked = m.offered
 	case m.h != nil && (m.under != nil || m.l.engine != nil): // the record may have lost it
 		asked = m.h.Asked()
+	case m.of.Of != nil && m.of.Of.Asked != nil:
+		asked = m.of.Of.Asked
 	case len(r.Prev.Requests) > 0 && !(m.noHandOver && r.Prev.Requests[0].Kind == driver.HandOver):
 		asked = &r.Prev.Requests[0]
 	}
@@ -152,7 +154,7 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 	}
 	l.only(m, r, was, is)
 	l.lives(r, was)
-	l.carried(m, r, was)
+	l.carried(m, r, was, is)
 	var token, number uint64
 	if _, err := fmt.Sscanf(string(is.Data), "%d.%d", &token, &number); err != nil {
 		token, number = 0, 0
@@ -214,6 +216,9 @@ func (l *lock) only(m *machine, r *protocol.Call, was, is driver.Record) {
 		same.Beat = is.Beat
 		if m.role != relaying {
 			same.Data = is.Data
+		} else if of := m.of.Of; of != nil && of.ID != "" {
+			same.Session, same.Heartbeat = of.ID, 0
+			l.terms[is.Token].session = of.ID
 		}
 		if session {
 			same.Requests = is.Requests

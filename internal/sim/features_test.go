@@ -73,7 +73,7 @@ func TestFeatures(t *testing.T) {
 			c.Faults = seed%8 > 0
 			c.Labels, c.Fails = seed%16 == 7, seed%16 == 9
 			c.Mixed = c.Mixed || seed%4 == 0
-		}, map[Happening]int{Taken: 100, Counted: 100, Unused: 100, Replayed: 100, Heeded: 100}},
+		}, map[Happening]int{Taken: 100, Counted: 100, Attached: 100, Unused: 100, Replayed: 100, Heeded: 100}},
 		// What the schedules have as they are drawn.
 		{"any", 300, func(uint64, *Config) {}, map[Happening]int{
 			GrantedUnless: 10, RefusedAlive: 33, OtherLease: 33, Cleared: 33, Beside: 33, Taken: 33,

@@ -39,9 +39,10 @@ type host struct {
 	old    *server                  // that it reaches, instead of the engine's, until leaves
 	leaves time.Duration
 
-	visits []*visit // of a client: at most one for each lock
-	at     int      // the replica that it calls first
-	bound  float64  // of the error of its clock, as it tells the replicas
+	visits         []*visit // of a client: at most one for each lock
+	serviceSession *visit   // of a client, nil if it has none
+	at             int      // the replica that it calls first
+	bound          float64  // of the error of its clock, as it tells the replicas
 }
 
 // sessionView returns what the process has seen of a session.
@@ -117,6 +118,9 @@ func (h *host) step(d time.Duration) {
 	for _, v := range slices.Clone(h.visits) {
 		v.expires()
 	}
+	if s := h.serviceSession; s != nil {
+		s.expires()
+	}
 }
 
 func (h *host) crash() {
@@ -130,6 +134,9 @@ func (h *host) crash() {
 	}
 	for _, v := range slices.Clone(h.visits) {
 		v.over("crashed")
+	}
+	if s := h.serviceSession; s != nil {
+		s.over("crashed")
 	}
 }
 

@@ -65,7 +65,7 @@ type machine struct {
 	done       bool            // the work has returned, or a client was offered the lock
 	failed     bool            // by itself
 
-	looked                time.Duration // of an observer: when it sent its latest poll, by its clock
+	polled                time.Duration // of an observer: when it sent its latest poll, by its clock
 	seen                  uint64        // and the latest token that it has seen
 	request               string        // of a requester, that it has written
 	applied               time.Duration // of a session: when the latest applied write was sent
@@ -176,9 +176,15 @@ func (m *machine) became() bool {
 		m.relayed(is)
 	case *protocol.Observer:
 		m.saw()
+	case *protocol.SessionLook:
+		m.looked(is)
 	case *protocol.SessionOpener:
 		g, open := is.Granted()
-		if open {
+		switch {
+		case open && m.conn != nil:
+			m.l.granted(m, g)
+			m.conn.answer(reply{status: okay, rec: g.Record})
+		case open:
 			m.opened(g)
 		}
 		return open

@@ -54,10 +54,10 @@ func (m *machine) looks(call *protocol.Call) {
 	if m.role != observing || call.OfSession() {
 		return
 	}
-	if m.looked > 0 && call.Consistency != driver.Strong && now < m.looked+m.p.t.MinPollInterval() {
-		m.l.fail("%s polls %v after its previous poll", m, now-m.looked)
+	if m.polled > 0 && call.Consistency != driver.Strong && now < m.polled+m.p.t.MinPollInterval() {
+		m.l.fail("%s polls %v after its previous poll", m, now-m.polled)
 	}
-	m.looked = now
+	m.polled = now
 }
 
 // saw judges that what an observer sees of the lock does not go back. After a

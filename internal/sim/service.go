@@ -42,6 +42,8 @@ type reply struct {
 	usable time.Duration   // for how long a client may act
 	period time.Duration   // in which to renew
 	asked  *driver.Request // what the holder is asked
+
+	requests []driver.Request // of a session
 }
 
 // conn is one call of a client on its way to a replica, and its connection.
@@ -261,7 +263,12 @@ func (p *process) relays(cn *conn, d protocol.RemoteHeartbeat) {
 	case !protocol.FollowsBeat(d.After, d.Next):
 		l.fail("%s sends beat %q after %q, which is refused", cn.v, d.Next, d.After)
 	}
-	m := p.serving(cn, role, "relay", protocol.NewRemoteWrite(p.t, l.env(p.host), d, p.recordCache, 3*p.t.RequestTimeout))
+	cached := p.recordCache
+	if d.Key != l.key {
+		cached = driver.Record{}
+	}
+	d.Of = l.asksOf(d)
+	m := p.serving(cn, role, "relay", protocol.NewRemoteWrite(p.t, l.env(p.host), d, cached, 3*p.t.RequestTimeout))
 	p.machines = append(p.machines, m)
 	m.of, m.failed = d, d.Failed != nil
 	cn.gone = m.forget
@@ -279,10 +286,16 @@ func (m *machine) relayed(r *protocol.RemoteWrite) {
 	is := reply{status: unknown}
 	switch answer {
 	case protocol.Done:
-		is.status, p.recordCache = okay, driver.Record{}
+		is.status = okay
 		if !m.of.Releases() {
 			is.usable, is.period = max(0, p.t.UsableOf(rec)), p.t.HeartbeatOf(rec)
-			is.asked, p.recordCache = protocol.AskedOf(rec), rec
+			is.asked, is.requests = protocol.AskedOf(rec), protocol.SessionRequests(rec)
+		}
+		if m.of.Key != l.key {
+			break
+		}
+		if p.recordCache = rec; m.of.Releases() {
+			p.recordCache = driver.Record{}
 		}
 		if o := p.offers[m.of.Token]; o != nil {
 			delete(p.offers, m.of.Token)

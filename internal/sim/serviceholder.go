@@ -45,8 +45,14 @@ type visit struct {
 	deadline  time.Duration
 	tries     int
 
+	under *visit                   // its session, or nil
+	way   protocol.RemoteHeartbeat // by which it was attached to that, from the first sending on
+	joins bool                     // that was confirmed
+
 	asked *driver.Request // the request that it got
-	quiet bool            // its work has outlasted the time to stop: no more heartbeats
+
+	requests []driver.Request // of a session: those in its record
+	quiet    bool             // its work has outlasted the time to stop: no more heartbeats
 
 	// Of its release:
 	until  time.Duration // when it is given up, by its clock
@@ -132,11 +138,14 @@ func (v *visit) gets(r reply) {
 		v.slow = true
 		delay = l.upTo(l.t.Lease / 2)
 	}
+	if s := v.on.serviceSession; s != nil && s.believes() && l.one(2) {
+		v.under = s
+	}
 	if r.usable > 0 && v.clock()-v.sent < v.rec.Lease/10 && !l.one(4) {
 		v.counts(r)
 		return
 	}
-	v.after(delay, v.beat)
+	v.after(delay, v.goesOn)
 }
 
 // counts counts the grant, from before its acquire was sent.
@@ -147,31 +156,48 @@ func (v *visit) counts(r reply) {
 	}
 	v.l.tally.Of[Counted]++
 	v.begins()
-	v.at(v.sent+r.period, v.beat)
+	v.at(v.sent+r.period, v.goesOn)
 }
 
 // beat makes the next beat, and begins to send it.
 func (v *visit) beat() {
-	if v.next != "" || v.quiet || v.stage < visitGranted || v.stage > visitHolds || v.expires() {
-		return
+	if v.renews() {
+		v.of = v.makesBeat()
+		if v.isSession() {
+			v.of.Of = &protocol.OfSession{Answered: v.answers()}
+		}
+		v.try()
 	}
+}
+
+// renews says whether the next beat is due to be sent.
+func (v *visit) renews() bool {
+	busy := v.next != "" || v.joins || v.quiet
+	return !busy && v.stage >= visitGranted && v.stage <= visitHolds && !v.expires()
+}
+
+func (v *visit) makesBeat() protocol.RemoteHeartbeat {
 	term, _, _ := strings.Cut(v.confirmed, "-")
 	v.next, v.first, v.firstAt, v.tries = fmt.Sprintf("%s-%013d", term, v.l.number()), v.clock(), v.l.now, 0
 	b := v.l.beat(v.next)
 	b.of, b.sent = v, v.first
 	v.op++
-	v.of = protocol.RemoteHeartbeat{Key: v.l.key, Token: v.token(), After: v.confirmed, Next: v.next}
-	v.try()
+	return protocol.RemoteHeartbeat{Key: v.rec.Key, Token: v.token(), After: v.confirmed, Next: v.next}
 }
 
 // try sends the heartbeat or the release under way, the same call as often as it takes.
 func (v *visit) try() {
 	d, what, heard := v.of, "heartbeat", v.heard
-	if d.Releases() {
+	do := func(cn *conn) { cn.p.relays(cn, d) }
+	switch {
+	case d.Releases():
 		what, heard = "release", v.partsHeard
+	case d.Next == v.way.Next:
+		beat := v.under.confirmed
+		what, do = "attach", func(cn *conn) { cn.p.attaches(cn, d, beat) }
 	}
 	v.tries++
-	v.calls(what, v.limit(), func(cn *conn) { cn.p.relays(cn, d) }, heard)
+	v.calls(what, v.limit(), do, heard)
 }
 
 // heard takes the answer to the heartbeat under way, or its absence.
@@ -213,8 +239,16 @@ func (v *visit) confirms(r reply) {
 	v.judgeConfirmed(r)
 	from := v.first
 	v.confirmed, v.next = v.next, ""
-	v.deadline = max(v.deadline, from+r.usable)
+	if v.joins = v.confirmed == v.way.Next; v.joins {
+		v.l.tally.Of[Attached]++
+	} else {
+		v.deadline = max(v.deadline, from+r.usable)
+	}
 	if v.stage == visitGranted {
+		if v.isSession() && v.clock() >= v.sent+r.usable {
+			v.over("confirmed too late") // its opening may have been carried out again
+			return
+		}
 		if v.expires() {
 			return
 		}
@@ -223,18 +257,29 @@ func (v *visit) confirms(r reply) {
 	if v.stage != visitHolds {
 		return // it releases
 	}
+	if v.requests = r.requests; v.isSession() {
+		v.hears()
+	}
 	if r.asked != nil {
 		v.heeds(r.asked)
 	}
-	v.at(from+r.period, v.beat)
+	v.at(from+r.period, v.goesOn)
 }
 
 // begins begins the work, with the first confirmed heartbeat or a grant that counts.
 func (v *visit) begins() {
 	l := v.l
 	v.stage = visitHolds
-	l.note("%s holds, until %v", v, v.deadline-v.clock())
+	l.note("%s holds, until %v", v, v.ends()-v.clock())
+	if v.isSession() {
+		v.watch()
+		v.after(l.upTo(8*l.t.Lease), v.finish)
+		return
+	}
 	v.grant = l.believes(v, v.rec)
+	if v.way.Next != "" {
+		v.under.hears()
+	}
 	l.tally.Of[Taken]++
 	v.after(l.upTo(l.t.Lease/4), v.work)
 	v.watch()
@@ -245,24 +290,24 @@ func (v *visit) begins() {
 
 // watch is the timer that cancels the work at the deadline.
 func (v *visit) watch() {
-	if v.stage == visitHolds && !v.expires() && v.clock() < v.deadline {
-		v.at(v.deadline, v.watch)
+	if v.stage == visitHolds && !v.expires() && v.clock() < v.ends() {
+		v.at(v.ends(), v.watch)
 	}
 }
 
 // expires says that the deadline has passed, which is final. A client may free the lock
 // then, if its work has returned.
 func (v *visit) expires() bool {
-	if v.stage < visitGranted || v.stage > visitHolds || v.clock() < v.deadline || v.deadline == 0 {
+	if v.stage < visitGranted || v.stage > visitHolds || v.clock() < v.ends() || v.ends() == 0 {
 		return false
 	}
-	v.over("expired")
+	v.expired()
 	return true
 }
 
 // believes says whether the client may act now: whether its check passes.
 func (v *visit) believes() bool {
-	return v.stage == visitHolds && v.clock() < v.deadline
+	return v.stage == visitHolds && v.clock() < v.ends()
 }
 
 // work writes to the resource now and then, for as long as the check passes.
@@ -282,7 +327,11 @@ func (v *visit) heeds(q *driver.Request) {
 	v.l.note("%s is asked to %s", v, q.Kind)
 	v.l.tally.Of[Heeded]++
 	v.asked = q
-	v.at(v.clock()+v.l.t.Lease, func() { v.quiet = true })
+	v.at(v.clock()+v.l.t.Lease, func() {
+		if v.quiet = true; v.under != nil && v.stage < visitOver {
+			v.under.quiet = true
+		}
+	})
 	v.after(v.l.drain(v.token()), v.finish)
 }
 
@@ -294,7 +343,9 @@ func (v *visit) finish() {
 	}
 	v.stage = visitReleases
 	v.until = v.clock() + v.rec.Lease
-	if v.l.one(2) {
+	if v.isSession() {
+		v.endsLocks("closed with its session")
+	} else if v.l.one(2) {
 		v.data = fmt.Appendf(nil, "%d.%d", v.token(), 1)
 	}
 	v.failed = v.l.cfg.Fails && !v.l.final && v.l.one(2)
@@ -307,7 +358,11 @@ func (v *visit) finish() {
 func (v *visit) part() {
 	v.tries = 0
 	v.op++
-	v.of = protocol.RemoteHeartbeat{Key: v.l.key, Token: v.token(), After: cmp.Or(v.next, v.confirmed), Data: v.data}
+	v.of = protocol.RemoteHeartbeat{Key: v.rec.Key, Token: v.token(), After: cmp.Or(v.next, v.confirmed), Data: v.data}
+	if v.way.Next != "" {
+		v.of.After, v.of.Next = v.way.After, v.way.Next
+		v.of.Of = &protocol.OfSession{ID: v.way.Of.ID, Detaches: true}
+	}
 	v.try()
 }
 
@@ -320,14 +375,16 @@ func (v *visit) partsHeard(r reply) {
 			v.l.kept = max(v.l.kept, serial(v.token(), 1))
 		}
 		v.over("released")
-	case r.status == isLost && v.of.After != v.confirmed:
+	case r.status == isLost && v.of.Of == nil && v.of.After != v.confirmed:
 		v.of.After = v.confirmed
 		v.op++
 		v.try()
 	case r.status == isLost:
 		v.over("lost when it released")
 	case v.clock() >= v.until:
-		v.over("perhaps released")
+		if v.over("perhaps released"); v.way.Next != "" {
+			v.under.finish() // or it would keep the lock
+		}
 	default:
 		v.again()
 	}
@@ -341,6 +398,10 @@ func (v *visit) over(why string) {
 	v.l.note("%s is over: %s", v, why)
 	v.stage, v.why = visitOver, why
 	v.conn.hangUp()
+	if v.isSession() {
+		v.on.serviceSession = nil
+		v.endsLocks("its session is over")
+	}
 	this := func(other *visit) bool { return other == v }
 	v.on.visits, v.l.visits = slices.DeleteFunc(v.on.visits, this), slices.DeleteFunc(v.l.visits, this)
 	v.judgeEnd()
@@ -357,11 +418,10 @@ func (m *machine) repeats(by write, r *protocol.Call) bool {
 }
 
 // carried judges a heartbeat of a client that a replica has written.
-func (l *lock) carried(m *machine, r *protocol.Call, was driver.Record) {
+func (l *lock) carried(m *machine, r *protocol.Call, was, is driver.Record) {
 	if m.role != relaying || r.Kind != protocol.Heartbeat {
 		return
 	}
-	is := l.store.rec
 	b := l.beat(is.Beat)
 	if b.by != nil && b.life == l.life {
 		l.fail("%s writes beat %s, and the write of %s was applied before", m, is.Beat, b.by)
@@ -381,6 +441,9 @@ func (v *visit) judgeConfirmed(r reply) {
 	}
 	if b := v.l.beat(v.next); b.by == nil || b.life != v.l.life {
 		v.l.fail("%s is told that %s is confirmed, but nobody has written that", v, v.next)
+	}
+	if v.isSession() {
+		return
 	}
 	q := v.l.terms[v.token()].request
 	if q.honoured && q.at < v.firstAt && (r.asked == nil || r.asked.ID != q.id) {
@@ -402,8 +465,8 @@ func (v *visit) judgeCounted() {
 // duplicate of its claim, applied after an operator has deleted the record, is not that
 // term.
 func (l *lock) judgeLost(cn *conn, d protocol.RemoteHeartbeat) {
-	rec := l.store.rec
-	goes := rec.State == driver.Held && rec.Token == d.Token && (rec.Beat == d.After || rec.Beat == d.Next)
+	rec := l.storeOf(d.Key).rec
+	goes := (rec.State == driver.Held || rec.State == driver.Alive) && rec.Token == d.Token && (rec.Beat == d.After || rec.Beat == d.Next)
 	if goes && cn.v.life == l.life && !d.Releases() {
 		l.fail("%s tells %s that token %d is lost, but it is not", cn.p.name, cn.v, d.Token)
 	}
@@ -411,7 +474,7 @@ func (l *lock) judgeLost(cn *conn, d protocol.RemoteHeartbeat) {
 
 // judgeCall judges that a replica does not acquire for a client that it knows has gone.
 func (l *lock) judgeCall(m *machine, r *protocol.Call) {
-	if m.conn != nil && m.conn.ended && (r.Kind == protocol.Claim || r.Kind == protocol.Takeover) && !l.cfg.Harm {
+	if m.conn != nil && m.conn.ended && r.Key == l.key && (r.Kind == protocol.Claim || r.Kind == protocol.Takeover) && !l.cfg.Harm {
 		l.fail("%s takes the lock for a call that has ended", m)
 	}
 }
@@ -425,6 +488,9 @@ func (v *visit) lost() (string, bool) { return v.why, v.asked == nil && !v.l.cfg
 // judgeEnd judges that, where nothing fails, a client has not lost its lock.
 func (v *visit) judgeEnd() {
 	l, t := v.l, v.l.terms[v.token()]
+	if v.isSession() {
+		t = nil
+	}
 	excused := v.slow || v.quiet || l.cfg.Mixed || v.life != l.life || t != nil && t.end == driver.EndRevoked
 	if (v.why == "expired" || v.why == "lost") && !l.cfg.Faults && !excused {
 		l.fail("%s is %s although nothing fails", v, v.why)

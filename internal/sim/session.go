@@ -112,6 +112,7 @@ func (l *lock) wroteSession(m *machine, r *protocol.Call, before store, s *store
 	}
 	l.judgeSession(m, r, before, is)
 	l.only(m, r, was, is)
+	l.carried(m, r, was, is)
 	for _, q := range is.Requests {
 		if r.Kind == protocol.Heartbeat && !slices.Contains(was.Requests, q) {
 			l.fail("%s writes a request into its own session: %+v", m, q)
@@ -121,7 +122,7 @@ func (l *lock) wroteSession(m *machine, r *protocol.Call, before store, s *store
 		s.closed, s.since = is.End, l.now
 	}
 	if is.Beat != was.Beat {
-		if by.by != m || m.role != opening {
+		if m.role != relaying && (by.by != m || m.role != opening) {
 			l.fail("%v of %s changes the beat of session %s", r.Kind, m, r.Key)
 		}
 		s.beats++

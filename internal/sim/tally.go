@@ -46,6 +46,7 @@ const (
 	OtherLease     Happening = "takeover with another lease" // than its own, by an acquire with its own timing
 	Taken          Happening = "grant confirmed by a client"
 	Counted        Happening = "grant counted by a client" // without a heartbeat
+	Attached       Happening = "lock attached to a client's session"
 	Unused         Happening = "grant freed unused"
 	Replayed       Happening = "call carried out again"
 	Heeded         Happening = "client asked to stop"
@@ -164,8 +165,8 @@ var kindsOf = map[phase][]protocol.Kind{
 	recording:  {protocol.HistoryPut, protocol.Read, protocol.Delete},
 	observing:  {protocol.Read, protocol.Read + ofSession},
 	offering:   {protocol.Release},
-	relaying:   {protocol.Read, protocol.Heartbeat},
-	parting:    {protocol.Read, protocol.Release},
+	relaying:   {protocol.Read, protocol.Heartbeat, protocol.Read + ofSession, protocol.Heartbeat + ofSession},
+	parting:    {protocol.Read, protocol.Release, protocol.Read + ofSession, protocol.Release + ofSession},
 	afterCrash: {protocol.Read, protocol.ForceRelease},
 }
 

@@ -36,7 +36,7 @@ type Config struct {
 	// have different priorities, and some work does not stop in time.
 	Requests bool
 	Labels   bool // processes have labels, some of them none, and holders hand over to a label
-	Sessions bool // processes take locks under a session, half of them
+	Sessions bool // processes and clients take locks under a session, half of them
 	// Unheard makes the store apply the writes of some acquires under a session without an
 	// answer for a lease or two, although it answers the session's heartbeats.
 	Unheard bool
@@ -136,6 +136,7 @@ func Tell(src Source, cfg Config) (*Tally, error) {
 			w.often(cfg.Sessions, 4*lease, lease/4, 2*lease, h.sweep)
 			continue
 		}
+		w.often(cfg.Sessions, lease/4, lease/16, lease/2, h.opensSession)
 		for _, l := range w.locks {
 			w.often(true, lease/4, lease/16, lease/2, func() bool { return h.come(l) })
 		}
