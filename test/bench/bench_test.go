@@ -167,6 +167,11 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
+	for _, who := range []string{onEtcd, onSQLite} {
+		if all["load"].row(processor+underOne).Values[who].Spread == nil {
+			t.Errorf("%s: nothing of locks under one session", who)
+		}
+	}
 }
 
 // TestWrongIsSeen makes each mistake that is taken down, with a service that grants what is held,

@@ -27,6 +27,8 @@ const (
 	batches    = beats + ", 100 a call"
 	memory     = "memory a lock, bytes"
 	processor  = "processor, s a minute"
+
+	underOne = ", all locks under one session"
 )
 
 // serviceLease is the lease of all locks.
@@ -85,7 +87,7 @@ func measureService(ctx context.Context, r *harness) {
 	for _, n := range callers {
 		r.add(served, "", pairsRow(n))
 	}
-	r.add(served, "", contended, handedOver, beats, batches, memory, processor)
+	r.add(served, "", contended, handedOver, beats, batches, memory, processor, memory+underOne, processor+underOne)
 	l.measure(ctx)
 }
 
@@ -99,7 +101,16 @@ func (l *load) measure(ctx context.Context) {
 	}
 	for _, p := range l.peers { // first of all, while the servers' memory is that of a start
 		l.say("%d locks held, %s", l.held, p.name)
-		take(p, func(p *peer) { l.crowd(ctx, p) })
+		if p.session != nil {
+			take(p, func(p *peer) { l.crowd(ctx, p, p.session, 1, underOne) })
+		}
+		take(p, func(p *peer) {
+			if p.batch != nil {
+				l.crowd(ctx, p, p.batch, batchCallers, "")
+			} else {
+				l.crowd(ctx, p, p.open, holdCallers, "")
+			}
+		})
 	}
 	var steps []func(p *peer)
 	for _, n := range callers {
@@ -202,15 +213,14 @@ func (l *load) beating(ctx context.Context, row string, p *peer, open openFunc, 
 
 // crowd holds many locks at once, with the heartbeats that they need, and measures what the
 // servers use. The heartbeats are spread over the period, as with clients that do
-// not know of each other.
-func (l *load) crowd(ctx context.Context, p *peer) {
-	open, n := p.open, holdCallers
-	if p.batch != nil {
-		open, n = p.batch, batchCallers
+// not know of each other. The rows end with how.
+func (l *load) crowd(ctx context.Context, p *peer, open openFunc, n int, how string) {
+	all := openAll(ctx, open, n)
+	if p.atRest == 0 {
+		p.atRest = p.uses(rssAnon)
 	}
-	all, memoryBefore := openAll(ctx, open, n), p.uses(rssAnon)
 	l.holding(ctx, all, l.held, func(has [][]*heldLock) {
-		l.found(memory, p.name, (p.uses(rssAnon)-memoryBefore)/float64(l.held))
+		l.found(memory+how, p.name, (p.uses(rssAnon)-p.atRest)/float64(l.held))
 		before, period, begun := p.uses(cpuTime), serviceLease/heartbeatPart, time.Now()
 		must.AtOnce(ctx, n, n, func(ctx context.Context, i int) {
 			for {
@@ -225,7 +235,7 @@ func (l *load) crowd(ctx context.Context, p *peer) {
 				}
 			}
 		})
-		l.found(processor, p.name, (p.uses(cpuTime)-before)*60/time.Since(begun).Seconds())
+		l.found(processor+how, p.name, (p.uses(cpuTime)-before)*60/time.Since(begun).Seconds())
 	})
 }
 

@@ -41,11 +41,13 @@ const (
 // peer is a lock service for callers: servers with empty data on disk, with the default
 // durability.
 type peer struct {
-	name   string
-	pids   []int // of its processes, with the engine's
-	open   openFunc
-	batch  openFunc // nil: a call is for one lock, or for all
-	forAll bool     // a heartbeat is for all locks of a caller
+	name    string
+	pids    []int // of its processes, with the engine's
+	open    openFunc
+	batch   openFunc // nil: a call is for one lock, or for all
+	session openFunc // of callers that keep all of their locks alive by one session; nil: they have none
+	forAll  bool     // a heartbeat is for all locks of a caller
+	atRest  float64  // memory before all locks
 }
 
 // start starts all peers, each in a folder of its own.
@@ -73,6 +75,7 @@ func (l *load) start(ctx context.Context, dir string) {
 		w := newWeb(r.URLs()[0], r.Worker)
 		p.open = func(context.Context) caller { return newTenured(w, 1) }
 		p.batch = func(context.Context) caller { return newTenured(w, mostBeats) }
+		p.session = func(ctx context.Context) caller { return newSession(ctx, w) }
 	}
 	for _, one := range []struct {
 		peer
@@ -194,6 +197,69 @@ type beatCall struct {
 	Next  string `json:"next,omitempty"`
 }
 
+// followed returns a call with the next beat.
+func (l *heldLock) followed() beatCall {
+	base, _, _ := strings.Cut(l.beat, "-")
+	return beatCall{l.name, l.number, l.beat, base + "-" + rand.Text()[:13]}
+}
+
+// newSession returns a caller of the lock service that attaches its locks to a session, a hundred in
+// a call: at the latest before the next heartbeat.
+func newSession(ctx context.Context, w *web) (t caller) {
+	t = newTenured(w, 1)
+	var s struct{ Session, Beat string }
+	w.post(ctx, "/v1/sessions/open", map[string]any{"owner": "bench"}, &s)
+	ask := func(more map[string]any) map[string]any {
+		more["session"] = s.Session
+		return more
+	}
+	renew := func(ctx context.Context) {
+		next := (&heldLock{beat: s.Beat}).followed().Next
+		call := ask(map[string]any{"after": s.Beat, "next": next})
+		if w.post(ctx, "/v1/sessions/heartbeat", call, nil, http.StatusGone) == http.StatusGone {
+			must.Do(errLost)
+		}
+		s.Beat = next
+	}
+	renew(ctx) // nothing counts before that
+	var grants []beatCall
+	attach := func(ctx context.Context) {
+		var answer struct {
+			Results []struct {
+				Problem json.RawMessage `json:"problem"`
+			} `json:"results"`
+		}
+		w.post(ctx, "/v1/sessions/attach", ask(map[string]any{"beat": s.Beat, "locks": grants}), &answer)
+		for _, a := range answer.Results {
+			if a.Problem != nil {
+				must.Do(fmt.Errorf("%w: %s", errLost, a.Problem))
+			}
+		}
+		grants = nil
+	}
+	acquire := t.acquire
+	t.acquire = func(ctx context.Context, name string) *heldLock {
+		l := acquire(ctx, name)
+		as := l.followed()
+		l.release = func(ctx context.Context) {
+			w.post(ctx, "/v1/sessions/release", ask(map[string]any{"locks": []beatCall{as}}), nil)
+		}
+		if grants = append(grants, as); len(grants) == mostBeats {
+			attach(ctx)
+			renew(ctx)
+		}
+		return l
+	}
+	t.beat = func(ctx context.Context, all []*heldLock) int {
+		if len(grants) > 0 {
+			attach(ctx)
+		}
+		renew(ctx)
+		return len(all)
+	}
+	return t
+}
+
 // newTenured returns a caller of the lock service, which follows the rules for clients. So many
 // heartbeats are in one call.
 func newTenured(w *web, most int) (t caller) {
@@ -222,8 +288,7 @@ func newTenured(w *web, most int) (t caller) {
 		all = all[:min(len(all), most)]
 		calls := make([]beatCall, len(all))
 		for i, l := range all {
-			base, _, _ := strings.Cut(l.beat, "-")
-			calls[i] = beatCall{l.name, l.number, l.beat, base + "-" + rand.Text()[:13]}
+			calls[i] = l.followed()
 			l.beat = calls[i].Next
 		}
 		if len(all) == 1 {
