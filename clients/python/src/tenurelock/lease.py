@@ -16,7 +16,18 @@ from enum import Enum
 
 from .errors import AskedError
 
-__all__ = ["Grant", "Heartbeat", "Lease", "Outcome", "Release", "State", "random_part"]
+__all__ = [
+    "Grant",
+    "Heartbeat",
+    "LastWriter",
+    "Lease",
+    "Outcome",
+    "Release",
+    "State",
+    "counts",
+    "following",
+    "random_part",
+]
 
 _LETTERS = string.digits + string.ascii_letters
 _LENGTH = 13
@@ -31,6 +42,15 @@ _IDLE_PART = 5
 def random_part() -> str:
     """Returns what is new in each beat."""
     return "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
+
+
+def following(after: str, random: Callable[[], str] = random_part) -> str:
+    """Returns a beat that may follow another one of the same term."""
+    term = after[: after.index("-") + 1]
+    fresh = term + random()
+    while fresh == after:
+        fresh = term + random()
+    return fresh
 
 
 class State(Enum):
@@ -52,9 +72,24 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True)
+class LastWriter:
+    """How the last writer's term under a lock for readers and writers ended. ``end`` is ``released``, or
+    it may have left half of what it wrote."""
+
+    owner: str
+    token: int
+    end: str
+
+
+@dataclass(frozen=True)
 class Grant:
     """The answer to an acquire. ``usable`` is for how long the holder may act after it sent that; 0 if
-    the grant must not be counted. ``period`` is in which to send heartbeats."""
+    the grant must not be counted. ``period`` is in which to send heartbeats.
+
+    A slot of a semaphore has its number in ``slot``, of so many ``slots``. A lock for readers and writers
+    has the token for the resource in ``fence``, and ``last``. ``drains``: readers are to leave before the
+    writer may act. ``unwritten`` is the data to release the lock with if its holder has not acted.
+    """
 
     name: str
     token: int
@@ -63,15 +98,30 @@ class Grant:
     data: bytes | None = None
     usable: int = 0
     period: int = 0
+    slot: int | None = None
+    slots: int | None = None
+    fence: int | None = None
+    last: LastWriter | None = None
+    drains: bool = False
+    unwritten: bytes | None = None
+
+
+def counts(grant: Grant, sent: int, now: int) -> bool:
+    """Says whether the holder may count from a grant, which has answered the acquire that was sent after
+    the instant ``sent``; now is an instant after that answer."""
+    soon = 0 <= now - sent < grant.lease // _COUNTED_PART
+    return grant.usable > 0 and soon
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """One heartbeat. It is the same in each sending; ``first_sent`` is the instant before the first."""
+    """One heartbeat. It is the same in each sending; ``first_sent`` is the instant before the first.
+    ``answered`` are the ids of a session's requests that need no answer any more."""
 
     after: str
     next: str
     first_sent: int
+    answered: tuple[str, ...] = ()
 
 
 class Lease:
@@ -97,7 +147,6 @@ class Lease:
         self.refused_by = ""  # the holder that a refusal named
         self._stop_timeout = stop_timeout
         self._random = random
-        self._stable = grant.beat[: grant.beat.index("-") + 1]
         self._state = State.UNCONFIRMED
         self._confirmed = grant.beat
         self._open: Heartbeat | None = None  # sent, not answered
@@ -108,8 +157,7 @@ class Lease:
     def granted(self, sent: int, now: int) -> None:
         """Records that the grant has answered the acquire that was sent after the instant ``sent``, and
         no other one; now is an instant after that answer."""
-        soon = 0 <= now - sent < self.grant.lease // _COUNTED_PART
-        if self._state is State.UNCONFIRMED and self.grant.usable > 0 and soon:
+        if self._state is State.UNCONFIRMED and counts(self.grant, sent, now):
             self._deadline = sent + self.grant.usable
             self._next_at = sent + self.grant.period
             self._state = State.HELD
@@ -147,13 +195,15 @@ class Lease:
         if self.due(now) is None:
             return None
         if self._open is None:
-            fresh = self._stable + self._random()
-            while fresh == self._confirmed:
-                fresh = self._stable + self._random()
-            self._open = Heartbeat(self._confirmed, fresh, now)
+            fresh = following(self._confirmed, self._random)
+            self._open = Heartbeat(self._confirmed, fresh, now, self._answered())
             if self._state not in (State.UNCONFIRMED, State.HELD):
                 return None  # a release that began meanwhile may not have seen it
         return self._open
+
+    def _answered(self) -> tuple[str, ...]:
+        """Returns what the next heartbeat names as answered."""
+        return ()
 
     def confirm(
         self, heartbeat: Heartbeat, usable: int, period: int, asked: AskedError | None, now: int
