@@ -21,11 +21,12 @@ from tenurelock.answers import (
     read_heartbeat,
     read_release,
 )
-from tenurelock.client import Client, check_text
+from tenurelock.client import Client
 from tenurelock.clock import MILLISECOND, SECOND, Greater, Raw, system_clock
 from tenurelock.errors import AskedError
 from tenurelock.events import Events
 from tenurelock.lease import Grant, Heartbeat, Lease, Release, random_part
+from tenurelock.terms import check_text
 
 TABLES = Path(__file__).parents[2] / "testdata"
 STABLE = "aaaaaaaaaaaaa-"

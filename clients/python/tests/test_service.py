@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import secrets
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -29,9 +31,11 @@ from tenurelock import (
     AsyncLock,
     Client,
     HeldError,
+    LastWriter,
     Lock,
     LostError,
     ProblemError,
+    ReleasedError,
     TenureError,
     UnavailableError,
 )
@@ -44,6 +48,7 @@ from .fake import in_child
 SOON = 60.0
 SERVERS = os.environ.get("TENURE_TEST_SERVERS", "")
 TOKEN_FILE = os.environ.get("TENURE_TEST_TOKEN_FILE", "")
+TENURED = os.environ.get("TENURE_TEST_TENURED", "")
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -183,6 +188,142 @@ class RealService(unittest.TestCase):
         again = in_child(lambda: self.client.run(self.name, lambda lock: lock.token, wait=SOON))
         self.assertEqual(again, str(lock.token + 1))
 
+    def test_a_session(self) -> None:
+        names = [f"{self.name}/{part}" for part in "abc"]
+        with self.client.session(owner="me") as session:
+            lock = session.acquire(names[0], wait=SOON)
+            rest = session.acquire_all(names[1:], wait=SOON)
+            rises, last = 0, 0.0
+
+            def risen() -> bool:
+                nonlocal rises, last
+                lock.check()
+                rest.check()
+                left = lock.remaining()
+                rises, last = rises + (left > last), left
+                return rises > 3
+
+            self.until(risen)
+            for name in names:
+                with self.assertRaises(HeldError) as raised:
+                    self.client.acquire(name, wait=0)
+                self.assertEqual(raised.exception.holder, "me")
+            lock.release(data=b"next: 17")
+            after = self.client.acquire(names[0], wait=SOON)
+            self.assertEqual((after.token, after.data), (lock.token + 1, b"next: 17"))
+            after.release()
+            session.check()
+            rest.check()
+        for name, lock in zip(names[1:], rest):
+            self.assertRaises(ReleasedError, lock.check)
+            with self.client.acquire(name, wait=SOON) as after:
+                self.assertEqual(after.token, lock.token + 1)
+
+    def test_all_or_none(self) -> None:
+        names = [f"{self.name}/{part}" for part in "abc"]
+        with self.client.acquire(names[1], wait=SOON), self.client.session() as session:
+            with self.assertRaises(HeldError):
+                session.acquire_all(names, wait=0)
+            with self.assertRaises(HeldError):
+                session.acquire_all(names, wait=0.5)
+            self.client.acquire(names[0], wait=SOON).release()
+
+    def test_asked_under_a_session(self) -> None:
+        with self.client.session() as session:
+            lock, other = (session.acquire(f"{self.name}/{part}", wait=SOON) for part in "ab")
+            ask(lock.name, "step-down")
+            self.assertTrue(lock.stopping.wait(SOON))
+            assert isinstance(lock.reason, AskedError)
+            self.assertEqual((lock.reason.kind, lock.reason.reason), ("step-down", "a test"))
+            lock.check()
+            lock.release()
+            self.until(lambda: not session._session._requests)  # it was answered
+            other.check()
+            self.assertFalse(other.stopping.is_set())
+
+    def test_a_killed_server_costs_no_session(self) -> None:
+        """Of two servers one is killed: heartbeats, attachments and the closing go on with the other."""
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            servers = [f"unix:{folder}/{part}" for part in "ab"]
+            started = [
+                subprocess.Popen(
+                    [TENURED, "--store", f"sqlite:{folder}/locks.db", "--lease", "5s", "--quiet", "--listen", server]
+                )
+                for server in servers
+            ]
+            for process in started:
+                stack.callback(process.wait)
+                stack.callback(process.kill)
+            self.until(lambda: all(os.path.exists(f"{folder}/{part}") for part in "ab"))
+            client = Client(servers, token_file=TOKEN_FILE)
+            with client.session(wait=SOON) as session:
+                locks = session.acquire_all(["a", "b"], wait=SOON)
+                confirmed, at = [0], session.remaining()
+                started[0].kill()
+
+                def risen() -> bool:
+                    nonlocal at
+                    locks.check()
+                    left = session.remaining()
+                    confirmed[0], at = confirmed[0] + (left > at), left
+                    return confirmed[0] > 6
+
+                self.until(risen)
+                session.acquire("c", wait=SOON).check()
+                locks[0].release()
+            client.acquire("b", wait=SOON).release()
+
+    def need(self, acquire: Callable[[], Lock]) -> Lock:
+        """Returns the lock, which ends with the test; skips the test if the server does not know such."""
+        try:
+            lock = acquire()
+        except ProblemError as error:
+            if error.kind == "bad-request":
+                self.skipTest("this tenured has no semaphores, and no locks for readers and writers")
+            raise
+        self.addCleanup(self.end, lock)
+        return lock
+
+    def test_a_semaphore(self) -> None:
+        with self.client.session() as session:
+            plain, under = self.client.semaphore(self.name, 2), session.semaphore(self.name, 2)
+            slots = [self.need(lambda: plain.acquire(wait=SOON)), self.need(lambda: under.acquire(wait=SOON))]
+            self.assertEqual(sorted((lock.slot, lock.slots) for lock in slots), [(0, 2), (1, 2)])
+            for lock in slots:
+                self.assertEqual(lock.name, f"{self.name}:slot/{lock.slot}")
+                lock.check()
+            with self.assertRaises(HeldError):
+                plain.acquire(wait=0)
+            threading.Timer(0.3, slots[0].release).start()
+            self.assertEqual(plain.acquire(wait=SOON).slot, slots[0].slot)
+
+    def test_readers_and_writers(self) -> None:
+        catalog = self.client.rwlock(self.name)
+        reader = self.need(lambda: catalog.read(wait=SOON))
+        other = self.need(lambda: catalog.read(wait=SOON))
+        self.assertEqual((reader.fence_token, other.fence_token, reader.last_writer), (1, 1, None))
+        with self.assertRaises(HeldError):
+            catalog.write(wait=0)
+        with self.assertRaises(HeldError):
+            catalog.write(wait=1)  # the gate is given up
+        for lock in (reader, other):
+            threading.Timer(0.5, lock.release).start()
+        with catalog.write(owner="w", wait=SOON) as writer:
+            writer.check()
+            with self.assertRaises(HeldError):
+                catalog.read(wait=0)
+        with catalog.read(wait=SOON) as after:
+            self.assertEqual(after.fence_token, writer.fence_token + 1)
+            self.assertEqual(after.last_writer, LastWriter("w", writer.fence_token, "released"))
+
+    def test_a_writer_under_a_session(self) -> None:
+        with self.client.session() as session:
+            reader = self.need(lambda: self.client.rwlock(self.name).read(wait=SOON))
+            threading.Timer(6, reader.release).start()  # longer than a lease
+            writer = session.rwlock(self.name).write(wait=SOON)
+            self.assertTrue(reader.over.is_set())
+            writer.check()
+
     def test_refused(self) -> None:
         with self.assertRaises(ProblemError) as raised:
             Client(SERVERS.split(","), token="nobody").acquire(self.name, wait=0)
@@ -224,6 +365,20 @@ class RealServiceForAsyncio(unittest.IsolatedAsyncioTestCase):
             await client.run(name, work, wait=SOON)
         async with client.acquire(name, wait=SOON):
             pass  # it was released
+
+    async def test_a_session(self) -> None:
+        name = f"test/aio/{secrets.token_hex(4)}"
+        client = AsyncClient(SERVERS.split(","), token_file=TOKEN_FILE)
+        async with client.session() as session:
+            with self.assertRaises(AskedError):
+                async with session.acquire_all([f"{name}/b", f"{name}/a"], wait=SOON) as locks:
+                    ask(locks[0].name, "step-down")
+                    async with asyncio.timeout(SOON):
+                        await asyncio.Event().wait()
+            session.check()
+            kept = await session.acquire(f"{name}/a", wait=SOON)
+        async with client.acquire(f"{name}/a", wait=SOON) as after:
+            self.assertEqual(after.token, kept.token + 1)
 
 
 @unittest.skipUnless(os.environ.get("TENURE_TEST_README"), "no service at the README's address")

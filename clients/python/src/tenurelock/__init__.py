@@ -16,14 +16,24 @@ A process can be paused between its check and its effect. What must never be ove
 ``lock.token``, which only rises, with the highest that it has seen.
 """
 
-from .aio import AsyncClient, AsyncLock, AsyncWaiting
-from .client import Client, Waiting
+from .aio import (
+    AsyncClient,
+    AsyncLock,
+    AsyncLocks,
+    AsyncOptions,
+    AsyncRWLock,
+    AsyncSemaphore,
+    AsyncSession,
+    AsyncWaiting,
+)
+from .client import Client
 from .clock import Clock, Greater, system_clock
 from .errors import (
     AskedError,
     ExpiredError,
     HeldError,
     LostError,
+    NoSessionsError,
     NotConfirmedError,
     ProblemError,
     ReleasedError,
@@ -31,7 +41,11 @@ from .errors import (
     UnavailableError,
     UncertainError,
 )
+from .groups import RWLock, Semaphore
+from .lease import LastWriter
 from .lock import Lock, OnStop
+from .session import Locks, Session
+from .terms import Options, Waiting
 
 __version__ = "0.1.0"
 
@@ -39,18 +53,30 @@ __all__ = [
     "AskedError",
     "AsyncClient",
     "AsyncLock",
+    "AsyncLocks",
+    "AsyncOptions",
+    "AsyncRWLock",
+    "AsyncSemaphore",
+    "AsyncSession",
     "AsyncWaiting",
     "Client",
     "Clock",
     "ExpiredError",
     "Greater",
     "HeldError",
+    "LastWriter",
     "Lock",
+    "Locks",
     "LostError",
+    "NoSessionsError",
     "NotConfirmedError",
     "OnStop",
+    "Options",
     "ProblemError",
+    "RWLock",
     "ReleasedError",
+    "Semaphore",
+    "Session",
     "TenureError",
     "UnavailableError",
     "UncertainError",

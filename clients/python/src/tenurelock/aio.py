@@ -13,23 +13,46 @@ import asyncio
 import os
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypedDict, TypeVar, Unpack
 
-from .client import Acquiring, Client, Terms, give_back
+from .client import Acquiring, Client
 from .clock import Clock
 from .errors import AskedError, HeldError, LostError, TenureError, UncertainError
-from .lock import Lock, OnStop, failure
+from .lock import Asks, Held, Lock, OnStop, failure
+from .session import Gathering, Locks, Session
+from .terms import Options, Terms, Waiting
 
-__all__ = ["AsyncClient", "AsyncLock", "AsyncWaiting"]
+__all__ = [
+    "AsyncClient",
+    "AsyncLock",
+    "AsyncLocks",
+    "AsyncOptions",
+    "AsyncRWLock",
+    "AsyncSemaphore",
+    "AsyncSession",
+    "AsyncWaiting",
+]
 
 Result = TypeVar("Result")
 
 AsyncWaiting = Callable[[HeldError], Awaitable[None] | None]
 """Is called in the event loop with each new holder that an acquire waits for, as soon as the service
 sees it; what it returns is awaited. See :data:`Waiting` for what holds while it runs."""
+
+
+class AsyncOptions(TypedDict, total=False):
+    """The options of :meth:`AsyncClient.acquire`: see :class:`Options`."""
+
+    owner: str | None
+    wait: float | None
+    label: str
+    data: bytes | None
+    stop_timeout: float | None
+    on_stop: OnStop | None
+    waiting: AsyncWaiting | None
 
 
 class AsyncClient:
@@ -62,14 +85,14 @@ class AsyncClient:
         stop_timeout: float | None = None,
         on_stop: OnStop | None = None,
         waiting: AsyncWaiting | None = None,
-    ) -> AsyncAcquire:
+    ) -> AsyncAcquire[AsyncLock]:
         """Acquires the lock, as :meth:`Client.acquire` does. To be awaited, or for ``async with``.
 
         If it is awaited alone no task is cancelled: ``lock.wait_stopping()`` tells then. ``on_stop``
         is called in another thread, ``waiting`` in the event loop.
         """
         terms = Terms(name, owner, wait, label, data, stop_timeout, on_stop, None)
-        return AsyncAcquire(self._client, terms, waiting)
+        return _acquire(self._client.acquiring, terms, waiting)
 
     async def run(
         self, name: str, work: Callable[[AsyncLock], Awaitable[Result]], **options: Any
@@ -78,55 +101,63 @@ class AsyncClient:
         async with self.acquire(name, **options) as lock:
             return await work(lock)
 
+    def session(
+        self,
+        *,
+        owner: str | None = None,
+        wait: float | None = None,
+        label: str = "",
+        on_stop: OnStop | None = None,
+    ) -> AsyncAcquire[AsyncSession]:
+        """Opens a session, as :meth:`Client.session` does. To be awaited, or for ``async with``: then the
+        task in the block is cancelled if the session is lost."""
+        client = self._client
+        return AsyncAcquire(lambda _: client.opening(owner, wait, label, on_stop), AsyncSession)
 
-class AsyncLock:
-    """A :class:`Lock` for asyncio, with the same attributes."""
+    def semaphore(self, name: str, slots: int) -> AsyncSemaphore:
+        """Returns the semaphore of that name: see :meth:`Client.semaphore`."""
+        return AsyncSemaphore(self._client.acquiring, name, slots)
 
-    def __init__(self, lock: Lock) -> None:
-        self.name = lock.name
-        self.token = lock.token
-        self.data = lock.data
-        self._lock = lock
+    def rwlock(self, name: str) -> AsyncRWLock:
+        """Returns the lock for readers and writers of that name: see :meth:`Client.rwlock`."""
+        return AsyncRWLock(self._client.acquiring, name)
+
+
+class _AsyncHeld:
+    """What asyncio holds: the same as threads do."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._scope: _Scope | None = None
-        lock.listen(self._heard)
+        held.listen(self._heard)
 
     def check(self) -> None:
         """Raises if the holder may not act: see :meth:`Lock.check`. It does not wait."""
-        self._lock.check()
+        self._held.check()
 
     def remaining(self) -> float:
         """Returns the seconds until the right ends if no more heartbeat is confirmed."""
-        return self._lock.remaining()
-
-    @property
-    def asked(self) -> AskedError | None:
-        """The request to the holder, None without one."""
-        return self._lock.asked
+        return self._held.remaining()
 
     @property
     def reason(self) -> TenureError | None:
         """Why the work must stop, None if it need not."""
-        return self._lock.reason
+        return self._held.reason
 
     async def wait_stopping(self) -> TenureError:
         """Waits until the work must stop, and returns why."""
-        if self._lock.elsewhere() is None:
+        if self._held.elsewhere() is None:
             await self._stopping.wait()
-        assert self._lock.reason is not None
-        return self._lock.reason
+        assert self._held.reason is not None
+        return self._held.reason
 
-    async def release(self, data: bytes | None = None, failed: str | None = None) -> None:
-        """Releases the lock: see :meth:`Lock.release`. If the task is cancelled meanwhile the
-        release goes on."""
-        lost = self._lock.elsewhere()
+    async def _end(self, end: Callable[[], None]) -> None:
+        lost = self._held.elsewhere()
         if lost is not None:
             raise lost  # there is no loop to wait in
-        await asyncio.shield(_in_thread(lambda: self._lock.release(data, failed)))
-
-    def __reduce__(self) -> NoReturn:
-        self._lock.__reduce__()
+        await asyncio.shield(_in_thread(end))
 
     def _heard(self, reason: TenureError) -> None:
         try:
@@ -140,41 +171,207 @@ class AsyncLock:
             self._scope.stop(reason)
 
     def _enter(self) -> _Scope:
-        self._scope = _Scope(self._lock)
+        self._scope = _Scope(self._held)
         if self.reason is not None and self._stopping.is_set():
             self._scope.stop(self.reason)
         return self._scope
 
 
-class AsyncAcquire:
-    """An acquire to be awaited, or for ``async with``. For one use."""
+class AsyncLock(_AsyncHeld):
+    """A :class:`Lock` for asyncio, with the same attributes."""
 
-    def __init__(self, client: Client, terms: Terms, waiting: AsyncWaiting | None = None) -> None:
-        self._client = client
-        self._terms = terms
-        self._waiting = waiting
+    def __init__(self, lock: Lock) -> None:
+        self.name = lock.name
+        self.token = lock.token
+        self.data = lock.data
+        self.slot = lock.slot
+        self.slots = lock.slots
+        self.fence_token = lock.fence_token
+        self.last_writer = lock.last_writer
+        self._lock = lock
+        super().__init__(lock)
+
+    @property
+    def asked(self) -> AskedError | None:
+        """The request to the holder, None without one."""
+        return self._lock.asked
+
+    async def release(self, data: bytes | None = None, failed: str | None = None) -> None:
+        """Releases the lock: see :meth:`Lock.release`. If the task is cancelled meanwhile the
+        release goes on."""
+        await self._end(lambda: self._lock.release(data, failed))
+
+    def __reduce__(self) -> NoReturn:
+        self._lock.__reduce__()
+
+
+class AsyncLocks(tuple[AsyncLock, ...]):
+    """Several locks, as :meth:`AsyncSession.acquire_all` has acquired them: see :class:`Locks`."""
+
+    _locks: Locks
+
+    @classmethod
+    def _of(cls, locks: Locks) -> AsyncLocks:
+        all_ = cls(AsyncLock(lock) for lock in locks)
+        all_._locks = locks
+        return all_
+
+    def check(self) -> None:
+        """Raises what :meth:`AsyncLock.check` does for the first lock that is not held."""
+        self._locks.check()
+
+    async def release(self, failed: str | None = None) -> None:
+        """Releases all: see :meth:`Locks.release`."""
+        lost = self._locks.elsewhere()
+        if lost is not None:
+            raise lost  # there is no loop to wait in
+        await asyncio.shield(_in_thread(lambda: self._locks.release(failed)))
+
+    def _enter(self) -> _Scope:
+        scope = _Scope(self._locks)
+        for lock in self:
+            lock._scope = scope
+            if lock.reason is not None and lock._stopping.is_set():
+                scope.stop(lock.reason)
+        return scope
+
+
+class AsyncSession(_AsyncHeld):
+    """A :class:`Session` for asyncio. In the block of a lock under it the task is cancelled as in that
+    of any lock."""
+
+    def __init__(self, session: Session) -> None:
+        self.id = session.id
+        self.owner = session.owner
+        self._session = session
+        super().__init__(session)
+
+    def acquire(self, name: str, **options: Unpack[AsyncOptions]) -> AsyncAcquire[AsyncLock]:
+        """Acquires the lock under the session, as :meth:`Session.acquire` does. To be awaited, or for
+        ``async with``."""
+        terms, waiting = _terms(name, options)
+        return _acquire(self._session.acquiring, terms, waiting)
+
+    def acquire_all(self, names: Iterable[str], **options: Unpack[AsyncOptions]) -> AsyncAcquire[AsyncLocks]:
+        """Acquires several locks, all or none, as :meth:`Session.acquire_all` does. To be awaited, or for
+        ``async with``, whose task is cancelled when the work of one of them must stop."""
+        listed = list(names)
+        return AsyncAcquire(
+            lambda waiting: Gathering(self._session, listed, _with(options, waiting)),
+            AsyncLocks._of,
+            options.get("waiting"),
+        )
+
+    def semaphore(self, name: str, slots: int) -> AsyncSemaphore:
+        """Returns the semaphore, whose slots are taken under the session."""
+        return AsyncSemaphore(self._session.acquiring, name, slots)
+
+    def rwlock(self, name: str) -> AsyncRWLock:
+        """Returns the lock for readers and writers, which is taken under the session."""
+        return AsyncRWLock(self._session.acquiring, name)
+
+    async def close(self) -> None:
+        """Closes the session: see :meth:`Session.close`. If the task is cancelled meanwhile the closing
+        goes on."""
+        await self._end(self._session.close)
+
+    def __reduce__(self) -> NoReturn:
+        self._session.__reduce__()
+
+
+class AsyncSemaphore:
+    """A :class:`Semaphore` for asyncio."""
+
+    def __init__(self, acquiring: Callable[[Terms], Acquiring], name: str, slots: int) -> None:
+        self._acquiring, self._name, self._asks = acquiring, name, {"slots": slots}
+        Terms(name, asks=self._asks)  # which refuses what is no semaphore
+
+    def acquire(self, **options: Unpack[AsyncOptions]) -> AsyncAcquire[AsyncLock]:
+        """Acquires a slot, as :meth:`Semaphore.acquire` does. To be awaited, or for ``async with``."""
+        terms, waiting = _terms(self._name, options, self._asks)
+        return _acquire(self._acquiring, terms, waiting)
+
+
+class AsyncRWLock:
+    """A :class:`RWLock` for asyncio."""
+
+    def __init__(self, acquiring: Callable[[Terms], Acquiring], name: str) -> None:
+        self._acquiring, self._name = acquiring, name
+        Terms(name)  # which refuses what is no name
+
+    def read(self, **options: Unpack[AsyncOptions]) -> AsyncAcquire[AsyncLock]:
+        """Acquires the right to read, as :meth:`RWLock.read` does. To be awaited, or for ``async
+        with``."""
+        terms, waiting = _terms(self._name, options, {"shared": True})
+        return _acquire(self._acquiring, terms, waiting)
+
+    def write(self, **options: Unpack[AsyncOptions]) -> AsyncAcquire[AsyncLock]:
+        """Acquires the right to write, as :meth:`RWLock.write` does. To be awaited, or for ``async
+        with``."""
+        terms, waiting = _terms(self._name, options, {"exclusive": True})
+        return _acquire(self._acquiring, terms, waiting)
+
+
+def _terms(
+    name: str, options: AsyncOptions, asks: dict[str, Any] | None = None
+) -> tuple[Terms, AsyncWaiting | None]:
+    return Terms(name, asks=asks or {}, **_with(options, None)), options.get("waiting")
+
+
+def _with(options: AsyncOptions, waiting: Waiting | None) -> Options:
+    """Returns the options of a thread that waits."""
+    known: Any = {**options, "waiting": waiting}
+    of_threads: Options = known
+    return of_threads
+
+
+def _acquire(
+    acquiring: Callable[[Terms], Acquiring], terms: Terms, waiting: AsyncWaiting | None
+) -> AsyncAcquire[AsyncLock]:
+    return AsyncAcquire(lambda told: acquiring(replace(terms, waiting=told)), AsyncLock, waiting)
+
+
+class _Forgone(Protocol):
+    def forgo(self) -> None: ...
+
+
+class _Entered(Protocol):
+    def _enter(self) -> _Scope: ...
+
+
+Got = TypeVar("Got", bound=_Forgone)
+Given = TypeVar("Given", bound=_Entered)
+
+
+class AsyncAcquire(Generic[Given]):
+    """An acquire or an opening to be awaited, or for ``async with``. For one use."""
+
+    def __init__(
+        self,
+        asks: Callable[[Waiting | None], Asks[Got]],
+        gives: Callable[[Got], Given],
+        waiting: AsyncWaiting | None = None,
+    ) -> None:
+        async def acquire() -> Given:
+            asked = asks(_in_loop(waiting) if waiting is not None else None)
+            got = _in_thread(asked.run, _forgo)
+            try:
+                return gives(await asyncio.shield(got))
+            except asyncio.CancelledError:
+                asked.abort()
+                got.add_done_callback(_drop)
+                raise
+
+        self._acquire = acquire
         self._scope: _Scope | None = None
 
-    def __await__(self) -> Generator[Any, None, AsyncLock]:
+    def __await__(self) -> Generator[Any, None, Given]:
         return self._acquire().__await__()
 
-    async def _acquire(self) -> AsyncLock:
-        terms = self._terms
-        if self._waiting is not None:
-            terms = replace(terms, waiting=_in_loop(self._waiting))
-        acquiring = Acquiring(self._client, terms)
-        got = _in_thread(acquiring.run, give_back)
-        try:
-            return AsyncLock(await asyncio.shield(got))
-        except asyncio.CancelledError:
-            acquiring.abort()
-            got.add_done_callback(_drop)
-            raise
-
-    async def __aenter__(self) -> AsyncLock:
-        lock = await self._acquire()
-        self._scope = lock._enter()
-        return lock
+    async def __aenter__(self) -> Given:
+        given = await self._acquire()
+        self._scope = given._enter()
+        return given
 
     async def __aexit__(
         self,
@@ -187,12 +384,12 @@ class AsyncAcquire:
 
 
 class _Scope:
-    """The block of an ``async with``: its task is cancelled when the lock says so."""
+    """The block of an ``async with``: its task is cancelled when what it holds says so."""
 
-    def __init__(self, lock: Lock) -> None:
+    def __init__(self, held: Held | Locks) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._lock = lock
+        self._held = held
         self._task = task
         self._foreign = task.cancelling()  # cancellations that are not ours
         self._ours = 0
@@ -209,9 +406,9 @@ class _Scope:
         self._task.cancel()
 
     async def leave(self, error: BaseException | None) -> None:
-        """Releases the lock, and raises why the task was cancelled."""
+        """Releases it, and raises why the task was cancelled."""
         self._left = True
-        lost = self._lock.elsewhere()
+        lost = self._held.elsewhere()
         if lost is not None:
             if error is None:
                 raise lost  # there is no loop to wait in
@@ -220,7 +417,7 @@ class _Scope:
             self._task.uncancel()
         stopped = self._reason if isinstance(error, asyncio.CancelledError) else None
         failed = failure(error)
-        result = await self._released(_in_thread(lambda: self._lock.release(failed=failed)))
+        result = await self._released(_in_thread(lambda: self._held.finish(failed)))
         if stopped is not None and self._task.cancelling() <= self._foreign:
             raise stopped from error
         if error is None and result is not None and not isinstance(result, UncertainError):
@@ -288,7 +485,11 @@ def _in_loop(waiting: AsyncWaiting) -> Callable[[HeldError], None]:
     return call
 
 
-def _drop(got: asyncio.Future[Lock]) -> None:
+def _forgo(got: _Forgone) -> None:
+    got.forgo()
+
+
+def _drop(got: asyncio.Future[Any]) -> None:
     """Gives back what an acquire got after it was cancelled."""
     if not got.cancelled() and got.exception() is None:
-        threading.Thread(target=give_back, args=(got.result(),), daemon=True).start()
+        threading.Thread(target=_forgo, args=(got.result(),), daemon=True).start()

@@ -5,35 +5,29 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import os
 import random
-import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
-from .answers import Answer, Problem, Reply, Unknown, held_by, read_acquire
+from .answers import Answer, Done, Problem, Reply, Unknown, held_by, read_acquire, read_opening, read_release
 from .clock import SECOND, Clock, Raw, system_clock
-from .errors import HeldError, ProblemError, TenureError, UnavailableError
-from .lease import Grant, random_part
-from .lock import Lock, OnStop, describe, exchange, no_answer, settle
+from .errors import HeldError, NoSessionsError, ProblemError, TenureError, UnavailableError
+from .groups import RWLock, Semaphore
+from .lease import Grant
+from .lock import Held, Lock, OnStop, describe, exchange, no_answer, perform, settle
 from .process import Latch, process
+from .session import Session
+from .terms import Terms, Waiting
 from .transport import Backoff, Caller, Credentials, HTTPCaller, addresses
 
-__all__ = ["Client", "Waiting"]
+__all__ = ["Client"]
 
 Result = TypeVar("Result")
-
-Waiting = Callable[[HeldError], None]
-"""Is called with each new holder that an acquire waits for, as soon as the service sees it.
-
-While it runs nothing of the acquire goes on: a grant that comes meanwhile is freed after a third of
-a lease, and the acquire waits again. What it raises ends the acquire."""
 
 _LONGEST_WAIT = 20.0  # of one call, in seconds: the server's limit
 _MARGIN = 10.0  # how long an answer may take beyond the wait, in seconds
@@ -107,14 +101,10 @@ class Client:
         another protocol, answers no later call either: if all are such, :class:`UnavailableError` is
         raised at once. After 15 s without an answer the logger ``tenurelock`` warns, once.
         """
-        acquiring = Acquiring(
-            self, Terms(name, owner, wait, label, data, stop_timeout, on_stop, waiting)
-        )
-        try:
-            return acquiring.run()
-        except BaseException:
-            acquiring.abort()
-            raise
+        return self._acquire(Terms(name, owner, wait, label, data, stop_timeout, on_stop, waiting))
+
+    def _acquire(self, terms: Terms) -> Lock:
+        return perform(self.acquiring(terms))
 
     def run(self, name: str, work: Callable[[Lock], Result], **options: Any) -> Result:
         """Acquires the lock, calls ``work(lock)``, releases the lock, and returns what work did.
@@ -124,6 +114,35 @@ class Client:
         """
         with self.acquire(name, **options) as lock:
             return work(lock)
+
+    def session(
+        self,
+        *,
+        owner: str | None = None,
+        wait: float | None = None,
+        label: str = "",
+        on_stop: OnStop | None = None,
+    ) -> Session:
+        """Opens a session, by whose one heartbeat many locks are kept alive, and returns it confirmed.
+
+        ``wait`` is for how many seconds to try if no server answers: None without an end, 0 asks each
+        once. ``owner`` and ``label`` are as for :meth:`acquire`, and those of all its locks. ``on_stop``
+        is called when all their work must stop.
+
+        Raises :class:`NoSessionsError` if the store of the server keeps no sessions,
+        :class:`UnavailableError` and :class:`ProblemError` as :meth:`acquire` does.
+        """
+        return perform(self.opening(owner, wait, label, on_stop))
+
+    def semaphore(self, name: str, slots: int) -> Semaphore:
+        """Returns the semaphore of that name, which has from 1 to 1000 slots if it has not been used
+        before: ``with client.semaphore("renders", 3).acquire() as lock``. It sends nothing."""
+        return Semaphore(self._acquire, name, slots)
+
+    def rwlock(self, name: str) -> RWLock:
+        """Returns the lock for readers and writers of that name: ``with
+        client.rwlock("catalog").read() as lock``, or ``.write()``. It sends nothing."""
+        return RWLock(self._acquire, name)
 
     def __copy__(self) -> Self:
         return self
@@ -138,59 +157,30 @@ class Client:
         """Returns a caller with a connection of its own. For this package and its tests."""
         return HTTPCaller(self._servers, self._credentials, self._tls)
 
+    def acquiring(self, terms: Terms, session: Session | None = None, attach: bool = True) -> Acquiring:
+        """Returns an acquire that is to be run, of a lock or of one under a session. For this package."""
+        return Acquiring(self, terms, session, attach)
+
+    def opening(self, owner: str | None, wait: float | None, label: str, on_stop: OnStop | None) -> Opening:
+        """Returns the opening of a session that is to be run. For this package."""
+        return Opening(self, Terms("session", owner, wait, label, on_stop=on_stop))
+
     def tries(self) -> int:
         """Returns how many calls ask each server once."""
         return len(self._servers)
 
 
-def check_text(what: str, text: str) -> None:
-    """Refuses half of a surrogate pair, as JSON and os.fsdecode can make it: it is no character."""
-    for at, character in enumerate(text):
-        if "\ud800" <= character <= "\udfff":
-            raise ValueError(f"{what} has U+{ord(character):04X} at {at}, half of a character: want Unicode text")
+Got = TypeVar("Got", bound=Held)
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What an acquire was asked for."""
+class Asking(Generic[Got]):
+    """Calls under way until one is granted. ``abort`` may be called from another thread; a grant that
+    comes later is given back."""
 
-    name: str
-    owner: str | None
-    wait: float | None
-    label: str
-    data: bytes | None
-    stop_timeout: float | None
-    on_stop: OnStop | None
-    waiting: Waiting | None
+    _path = "/v1/acquire"
 
-    def __post_init__(self) -> None:
-        if not self.name:
-            raise ValueError("the lock's name is empty")
-        check_text("the lock's name", self.name)
-        check_text("owner", self.owner or "")
-        check_text("label", self.label)
-        if self.wait is not None and not self.wait >= 0:
-            raise ValueError(f"wait is {self.wait}: want seconds, 0 to try, or None for no end")
-        if self.stop_timeout is not None and not self.stop_timeout > 0:
-            raise ValueError(f"stop_timeout is {self.stop_timeout}: want more than 0 seconds")
-
-    def body(self) -> dict[str, Any]:
-        """Returns what each call of the acquire says."""
-        host = socket.gethostname()
-        owner = self.owner or f"{host}-{os.getpid()}-{random_part()[:6].lower()}"
-        body: dict[str, Any] = {"name": self.name, "owner": owner, "host": host}
-        if self.label:
-            body["label"] = self.label
-        if self.data is not None:
-            body["data"] = base64.b64encode(self.data).decode()
-        return body
-
-
-class Acquiring:
-    """An acquire under way. ``abort`` may be called from another thread; a grant that comes later
-    is given back."""
-
-    def __init__(self, client: Client, terms: Terms) -> None:
+    def __init__(self, client: Client, terms: Terms, title: str) -> None:
+        self._title = title
         self._client = client
         self._clock = client.clock
         self._terms = terms
@@ -207,10 +197,10 @@ class Acquiring:
         self._warned = False
         self._failed_streams = 0  # in a row
         self._answered = True  # the last call
-        self._starting: Lock | None = None  # its first heartbeat is under way
+        self._starting: Got | None = None  # its first heartbeat is under way
 
     def abort(self) -> None:
-        """Ends the acquire. In the process that this one was forked from it goes on."""
+        """Ends the calls. In the process that this one was forked from they go on."""
         if process() != self._process:
             return
         self._aborted.set()
@@ -219,9 +209,9 @@ class Acquiring:
         if starting is not None:
             starting.abandon()
 
-    def run(self) -> Lock:
-        """Returns the lock, or raises what :meth:`Client.acquire` does."""
-        body = self._terms.body()
+    def run(self) -> Got:
+        """Returns what is granted, or raises what :meth:`Client.acquire` does."""
+        body = self._body()
         if isinstance(self._clock, Raw):
             body["clock"] = "raw"  # the lock counts by it, and by no other
         # Without a first try the waiting call would report only the next holder.
@@ -230,21 +220,22 @@ class Acquiring:
             while True:
                 if process() != self._process:
                     raise UnavailableError(
-                        f"process {self._process[0]} makes the acquire; this process was forked from it"
+                        f"process {self._process[0]} makes the {self._what}; this process was forked from it"
                     )
                 began = time.monotonic()
                 wait = min(wait, _LONGEST_WAIT, self._left())
                 sent = self._clock()
-                answer = self._ask({**body, "wait_ms": int(wait * 1000)}, wait)
+                answer = self._ask(body, wait)
                 if process() != self._process:
                     continue
                 if self._aborted.is_set():
-                    self._discard(answer)
-                    raise UnavailableError("the acquire was given up")
+                    if isinstance(answer, Grant):
+                        self._made(answer, sent).forgo()
+                    raise UnavailableError(f"the {self._what} was given up")
                 if isinstance(answer, Grant):
-                    lock = self._hold(answer, sent)
-                    if lock is not None:
-                        return lock
+                    got = self._hold(answer, sent)
+                    if got is not None:
+                        return got.hand(self._terms.on_stop)
                     self._pause(0.0, UnavailableError("the grant was lost before a heartbeat"))
                 elif isinstance(answer, Problem) and answer.kind == "held":
                     self._failures = self._wrong = 0
@@ -256,7 +247,8 @@ class Acquiring:
                 elif isinstance(answer, Problem) and answer.kind == "bad-request" and body.pop("clock", None):
                     pass  # a server that is older grants nothing, and without it for any clock
                 elif isinstance(answer, Problem) and answer.kind not in _AGAIN:
-                    raise ProblemError(answer.kind, answer.status, answer.detail)
+                    kind = NoSessionsError if answer.kind == "no-sessions" else ProblemError
+                    raise kind(answer.kind, answer.status, answer.detail)
                 else:
                     least = answer.retry_after if isinstance(answer, Problem) else 0.0
                     error = UnavailableError(f"no answer: {describe(answer)}")
@@ -272,11 +264,11 @@ class Acquiring:
         began = time.monotonic()
         wants = self._terms.waiting is not None and wait > 0
         streams = wants and self._answered and self._failed_streams < _STREAMS
-        path, limit = "/v1/acquire", wait + _MARGIN
+        limit = wait + _MARGIN
         if streams:
-            answer = settle(self._caller, self._follow(path, body, limit))
+            answer = settle(self._caller, self._follow(self._path, body, limit))
         else:
-            answer = exchange(self._caller, path, body, limit, self._read)
+            answer = exchange(self._caller, self._path, body, limit, self._read)
         self._answered = not isinstance(answer, Unknown)
         self._hear(answer, began)
         if streams:
@@ -295,7 +287,7 @@ class Acquiring:
         """Warns once if no server answers for some time."""
         if not isinstance(answer, Unknown):
             if self._warned:
-                _log.warning('acquire "%s": the service answers again', self._terms.name)
+                _log.warning("%s: the service answers again", self._title)
             self._silent, self._warned = None, False
             return
         self._silent = began if self._silent is None else self._silent
@@ -303,7 +295,7 @@ class Acquiring:
         if silence >= _SILENCE and not self._warned:
             self._warned = True
             _log.warning(
-                'acquire "%s": no answer for %.0f s: %s; trying again', self._terms.name, silence, answer.why
+                "%s: no answer for %.0f s: %s; trying again", self._title, silence, answer.why
             )
 
     def _follow(self, path: str, body: dict[str, Any], limit: float) -> Answer:
@@ -317,9 +309,6 @@ class Acquiring:
                 if isinstance(said, Reply):
                     return self._read(said)
                 self._met(held_by(self._terms.name, said))
-
-    def _read(self, reply: Reply) -> Answer:
-        return read_acquire(reply, self._terms.name)
 
     def _left(self) -> float:
         """Returns how long the acquire may still wait, in seconds."""
@@ -349,39 +338,120 @@ class Acquiring:
         pause = max(self._backoff.next(), min(least, _LONGEST_WAIT) * random.uniform(1.0, 1.2))
         self._aborted.wait(min(pause, self._left()))
 
-    def _hold(self, grant: Grant, sent: int) -> Lock | None:
-        """Returns the lock of a grant once it is held; None if it was lost before."""
-        lock = self._starting = self._lock(grant)
+    def _hold(self, grant: Grant, sent: int) -> Got | None:
+        """Returns what was granted once it is held; None if it was lost before."""
+        got = self._starting = self._made(grant, sent)
         try:
-            held = not self._aborted.is_set() and lock.start(sent)
+            held = not self._aborted.is_set() and got.start(sent) and self._ready(grant, got)
         except BaseException:
-            give_back(lock)
+            got.forgo()
             raise
         self._starting = None
         if held and not self._aborted.is_set():
-            return lock
-        give_back(lock)
+            return got
+        got.forgo()
         return None
 
-    def _lock(self, grant: Grant) -> Lock:
+    # What differs between a lock and a session:
+
+    _what = "acquire"
+
+    def _body(self) -> dict[str, Any]:
+        """Returns what each call says."""
+        raise NotImplementedError
+
+    def _read(self, reply: Reply) -> Answer:
+        raise NotImplementedError
+
+    def _made(self, grant: Grant, sent: int) -> Got:
+        """Returns what was granted to a call that was sent after that instant."""
+        raise NotImplementedError
+
+    def _ready(self, grant: Grant, got: Got) -> bool:
+        """Says whether the caller may have what is held, perhaps after more calls."""
+        return True
+
+
+class Acquiring(Asking[Lock]):
+    """An acquire under way, of a lock or of one under a session."""
+
+    def __init__(self, client: Client, terms: Terms, session: Session | None = None, attach: bool = True) -> None:
+        super().__init__(client, terms, f'acquire "{terms.name}"')
+        self._session = session
+        self._attach = attach
+
+    def run(self) -> Lock:
+        if self._session is None:
+            return super().run()
+        try:
+            self._session.begins(self)
+            return super().run()
+        except UnavailableError:
+            self._session.check()  # that it is over says more
+            raise
+        finally:
+            self._session.ends(self)
+
+    def _body(self) -> dict[str, Any]:
+        return self._terms.body()
+
+    def _ask(self, body: dict[str, Any], wait: float) -> Answer:
+        return super()._ask({**body, "wait_ms": int(wait * 1000)}, wait)
+
+    def _read(self, reply: Reply) -> Answer:
+        return read_acquire(reply, self._terms.name, self._terms.asks)
+
+    def _made(self, grant: Grant, sent: int) -> Lock:
         stop = self._terms.stop_timeout
-        return Lock(
-            grant,
-            grant.lease if stop is None else int(stop * SECOND),
-            self._clock,
-            self._client.caller(),
-            self._client.caller(),
-            self._terms.on_stop,
-        )
+        timeout = grant.lease if stop is None else int(stop * SECOND)
+        if self._session is not None:
+            return self._session.lock(grant, timeout, self._attach)
+        return Lock(grant, timeout, self._clock, self._client.caller(), self._client.caller())
 
-    def _discard(self, answer: object) -> None:
-        if isinstance(answer, Grant):
-            give_back(self._lock(answer))
+    def _ready(self, grant: Grant, got: Lock) -> bool:
+        """Waits, with the gate held, until the readers have left that were there."""
+        if not grant.drains:
+            return True
+        while not got.stopping.is_set() and not self._aborted.is_set():
+            wait = min(_LONGEST_WAIT, self._left())
+            body = {"name": got.name, "token": got.token, "wait_ms": int(wait * 1000)}
+            began = time.monotonic()
+            answer = exchange(self._caller, "/v1/drain", body, wait + _MARGIN, read_release)
+            self._hear(answer, began)
+            if isinstance(answer, Done):
+                break
+            if isinstance(answer, Problem) and answer.kind == "lost":
+                return False
+            if isinstance(answer, Problem) and answer.kind == "held":
+                self._failures = self._wrong = 0
+                self._wait_for(answer.held(self._terms.name))
+                if time.monotonic() - began < wait / 2:
+                    self._pause(0.0, None)
+            elif isinstance(answer, Problem) and answer.kind not in _AGAIN:
+                raise ProblemError(answer.kind, answer.status, answer.detail)
+            else:
+                error = UnavailableError(f"no answer: {describe(answer)}")
+                self._fails(answer, error)
+                self._pause(answer.retry_after if isinstance(answer, Problem) else 0.0, error)
+        return got.holds() and not got.stopping.is_set()
 
 
-def give_back(lock: Lock) -> None:
-    """Releases a lock that no caller waits for any more."""
-    try:
-        lock.release()
-    except TenureError:
-        pass  # it is freed, or expires
+class Opening(Asking[Session]):
+    """The opening of a session under way."""
+
+    _path, _what = "/v1/sessions/open", "opening"
+
+    def __init__(self, client: Client, terms: Terms) -> None:
+        super().__init__(client, terms, "open a session")
+        self._owner = ""
+
+    def _body(self) -> dict[str, Any]:
+        body = self._terms.holder()
+        self._owner = body["owner"]
+        return body
+
+    def _read(self, reply: Reply) -> Answer:
+        return read_opening(reply)
+
+    def _made(self, grant: Grant, sent: int) -> Session:
+        return Session(self._client, grant, sent, self._owner, self._client.caller(), self._client.caller())

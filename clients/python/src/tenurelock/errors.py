@@ -10,6 +10,7 @@ __all__ = [
     "ExpiredError",
     "HeldError",
     "LostError",
+    "NoSessionsError",
     "NotConfirmedError",
     "ProblemError",
     "ReleasedError",
@@ -88,9 +89,17 @@ class ProblemError(TenureError):
         self.detail = detail
 
 
+class NoSessionsError(ProblemError):
+    """The store of the server keeps no sessions. Acquire each lock by itself, with
+    :meth:`Client.acquire`."""
+
+    def __init__(self, kind: str, status: int, detail: str) -> None:
+        super().__init__(kind, status, f"{detail}; acquire each lock with Client.acquire")
+
+
 class UnavailableError(TenureError):
-    """No server gave an answer to an acquire before the wait was over. Nothing is held."""
+    """No server gave an answer to an acquire or an opening before the wait was over. Nothing is held."""
 
 
 class UncertainError(TenureError):
-    """No answer to the release came: the lock is released, or expires by itself."""
+    """No answer to the release or the closing came: the lock is released, or expires by itself."""

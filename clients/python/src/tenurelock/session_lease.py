@@ -91,6 +91,7 @@ class Attachment(Lease):
     ) -> None:
         super().__init__(grant, stop_timeout, random)
         self.session = session
+        self.given_up = False  # its own release has ended it
         self.next = following(grant.beat, random)
         self._attached = False
         self._granted_until: int | None = None  # the deadline of a grant that counts
@@ -165,7 +166,7 @@ class Attachment(Lease):
 
     def release(self, now: int) -> Release:
         if self.state(now) in (State.UNCONFIRMED, State.HELD):
-            self._state = State.RELEASED
+            self.given_up, self._state = True, State.RELEASED
         return Detachment(self)
 
     def gone(self) -> None:
