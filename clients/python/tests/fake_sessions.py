@@ -123,7 +123,7 @@ class Sessions(Service):
             return self._held(reading[0])
         unwritten = record.data or ""
         record.data = base64.b64encode(
-            json.dumps({"owner": body["owner"], "token": 2 * (record.token + 1), "end": "crashed"}).encode()
+            json.dumps({"owner": body["owner"], "token": record.token + 1, "end": "crashed"}).encode()
         ).decode()
         if reading:
             more["drain"] = True

@@ -105,7 +105,7 @@ class ReadersAndWriters(OneSession):
                 self.catalog.read(wait=0)
         self.assertEqual(self.service.bodies(DRAIN), [])
         with self.catalog.read() as reader:
-            self.assertEqual((reader.fence_token, reader.last_writer), (3, LastWriter("w", 2, "crashed")))
+            self.assertEqual((reader.fence_token, reader.last_writer), (3, LastWriter("w", 1, "crashed")))
 
     def test_a_writer_waits_for_the_readers(self) -> None:
         for session in (False, True):

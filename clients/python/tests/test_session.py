@@ -31,6 +31,9 @@ from tenurelock import (
     UncertainError,
 )
 from tenurelock.answers import Reply
+from tenurelock.process import Latch
+from tenurelock.session import SessionLock
+from tenurelock.terms import Terms
 
 from .fake import (
     SOON,
@@ -240,10 +243,12 @@ class Holding(OneSession):
 
     def test_an_attachment_that_is_refused(self) -> None:
         session = self.open()
-        self.service.faults[ATTACH] = [lambda *_: problem("bad-request", 400)]
-        with self.assertRaisesRegex(ProblemError, "bad-request"):
-            session.acquire("a")
-        self.assertIsNone(self.service.holder_of("a"))
+        one = {"results": [self.service._result("a", "bad-request", 400)]}
+        for refusal in (problem("bad-request", 400), answer(one)):
+            self.service.faults[ATTACH] = [lambda *_, refusal=refusal: refusal]
+            with self.assertRaisesRegex(ProblemError, "bad-request"):
+                session.acquire("a")
+            self.assertIsNone(self.service.holder_of("a"))
         session.check()
 
     def test_a_lost_session_ends_all_its_locks(self) -> None:
@@ -270,7 +275,7 @@ class Holding(OneSession):
         lock = session.acquire("a")
         self.service.end(session.id)
         with self.assertRaisesRegex(LostError, "session S1 is lost"):
-            session.acquire("b")
+            session.acquire("b", wait=5)
         self.ended(lock, LostError, "session S1 is lost")
 
     def test_the_end_of_the_session_ends_its_acquires(self) -> None:
@@ -320,6 +325,19 @@ class Requests(OneSession):
         self.assertNotIn("answered", self.service.bodies(HEARTBEAT)[-1])
         until(lambda: told == [a.asked])
         b.check()
+
+    def test_a_release_while_a_heartbeat_has_no_answer(self) -> None:
+        session = self.open()
+        lock = session.acquire("a")
+        self.service.ask(session.id, "a", lock.token)
+        self.beat(session)
+        self.service.faults[HEARTBEAT] = [self.watched(lock.release, dropped)]
+        self.beat(session)
+        first, again = self.service.bodies(HEARTBEAT)[-2:]
+        self.assertEqual(first, again)
+        self.assertNotIn("answered", first)
+        self.beat(session)
+        self.assertEqual(self.service.bodies(HEARTBEAT)[-1]["answered"], ["Q1"])
 
     def test_a_request_for_what_is_not_held_is_answered(self) -> None:
         session = self.open()
@@ -502,7 +520,7 @@ class Several(OneSession):
             attached.extend(len(body["locks"]) for body in self.service.bodies(ATTACH))
             self.service.let_go("b")
 
-        locks = session.acquire_all(["a", "b", "c"], waiting=waiting)
+        locks = session.acquire_all(["a", "b", "c"], wait=SOON, waiting=waiting)
         locks.check()
         self.assertEqual(attached, [1])
 
@@ -558,6 +576,17 @@ class Forks(OneSession):
         self.assertEqual(ended, "(0.0, 0.0, True)")
         self.assertEqual(len(self.service.calls), calls)
         lock.check()
+
+    def test_a_child_attaches_nothing(self) -> None:
+        session = self.open()
+        lock = session.acquiring(Terms("a"), attach=False).run()
+        assert isinstance(lock, SessionLock)
+
+        def attaches() -> int:
+            session.attach([lock], session.caller(), Latch())
+            return len(self.service.calls)
+
+        self.assertEqual(in_child(attaches), str(len(self.service.calls)))
 
     def test_copies(self) -> None:
         session = self.open()

@@ -28,6 +28,7 @@ from tenurelock.clock import MILLISECOND
 from tenurelock.lease import Grant, Heartbeat, Lease, State
 
 from .fake import SOON, ManualClock, Service, until
+from .fake_sessions import Sessions
 
 # What is interrupted: this package, and what it uses of threading.
 INTERRUPTED = (str(Path(tenurelock.__file__).parent), threading.__file__)
@@ -250,6 +251,29 @@ class Signals(unittest.TestCase):
                     break
                 want = (10 + suspended) * MILLISECOND
                 self.assertEqual((said, clock()), ([want], want), f"before instruction {at}")
+
+    def test_a_lock_under_a_session(self) -> None:
+        """It waits for its session as little as for itself."""
+        service = Sessions()
+        session = service.client(self.clock).session()
+
+        def handler() -> None:
+            check(lock)
+            session.check()
+            release(lock)
+
+        for work in (Lock.check, Lock.remaining, release):
+            for at in itertools.count():
+                lock = session.acquire("n")
+                interruption = Interruption(functools.partial(work, lock), handler, at)
+                interruption.run(functools.partial(release, lock))
+                if not interruption.came:
+                    self.assertGreater(at, 2)
+                    break
+                self.assertIn(type(interruption.raised), (type(None), ReleasedError))
+                release(lock)
+                self.assertIsNone(service.holder_of("n"))
+        session.close()
 
     def test_a_signal(self) -> None:
         """The same in the main thread, by a signal."""

@@ -73,8 +73,8 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class LastWriter:
-    """How the last writer's term under a lock for readers and writers ended. ``end`` is ``released``, or
-    it may have left half of what it wrote."""
+    """How the last writer's term under a lock for readers and writers ended. ``token`` is that of its
+    gate. ``end`` is ``released``, or it may have left half of what it wrote."""
 
     owner: str
     token: int

@@ -166,15 +166,17 @@ class Session(Held):
                 caller, "/v1/sessions/attach", body, self._limit, lambda reply: read_results(reply, names)
             )
             now = self._clock()
-            if isinstance(answer, Results):
-                for (lock, _), result in zip(calls, answer.each):
-                    lock.answered(result, now)
-            elif isinstance(answer, Problem) and answer.kind == "lost":
+            results = answer.each if isinstance(answer, Results) else (answer,)
+            if isinstance(answer, Problem) and answer.kind == "lost":
                 self._session.lose(now)
                 self._tell_over()
                 return
-            elif isinstance(answer, Problem) and answer.status in _REFUSED:
-                raise ProblemError(answer.kind, answer.status, answer.detail)
+            if isinstance(answer, Results):
+                for (lock, _), result in zip(calls, answer.each):
+                    lock.answered(result, now)
+            for problem in results:
+                if isinstance(problem, Problem) and problem.status in _REFUSED:
+                    raise ProblemError(problem.kind, problem.status, problem.detail)
             if any(lock.attachment.attach(now) for lock in locks):
                 ending.wait(backoff.next())
 
@@ -238,7 +240,6 @@ class SessionLock(Lock):
         self.unreleased: tuple[Release, dict[str, Any]] | None = None  # what no answer has come to for a lease
         self._session = session
         self._attaches = attach
-        self._refused: ProblemError | None = None
         super().__init__(grant, stop_timeout, session._clock, beats, releases, lease=self.attachment)
 
     # What follows is for this package.
@@ -252,12 +253,10 @@ class SessionLock(Lock):
             self._session.attach([self], self._beats, self._ending)
         finally:
             self._beats.close()
-        return self.attached()
+        return self.taken()
 
-    def attached(self) -> bool:
-        """Says whether the lock is held under the session. Raises if the service refuses that."""
-        if self._refused is not None:
-            raise self._refused
+    def taken(self) -> bool:
+        """Says whether the lock is held under the session, after its attachment."""
         self._tell_asked()
         return self.holds()
 
@@ -265,10 +264,8 @@ class SessionLock(Lock):
         """Takes the result of the attachment."""
         if not isinstance(result, Problem):
             self.attachment.attached(result, now)
-        elif result.kind == "lost" or result.status in _REFUSED:
+        elif result.kind == "lost":
             self.attachment.not_attached(str(result.more.get("holder") or ""), now)
-            if result.kind != "lost":
-                self._refused = ProblemError(result.kind, result.status, result.detail)
         else:
             self._last = describe(result)
 
@@ -440,7 +437,7 @@ class Gathering:
                     lock = self._acquire(replace(terms, wait=self._left()), attach=True)
                 got.append(lock)
             self._attach(granted)
-            done = all([lock.attached() for lock in got])
+            done = all([lock.taken() for lock in got])
             return {lock.name: lock for lock in got} if done else None
         finally:
             if not done:

@@ -171,7 +171,12 @@ class Attachment(Lease):
 
     def gone(self) -> None:
         """Records that nothing is in the name of the session any more."""
-        self.session._under.pop((self.grant.name, self.grant.token), None)
+        if self.is_under():
+            self.session._under.pop((self.grant.name, self.grant.token), None)
+
+    def is_under(self) -> bool:
+        """Says whether the lock may be in the name of the session."""
+        return self.session._under.get((self.grant.name, self.grant.token)) is self
 
 
 class Detachment(Release):
@@ -179,8 +184,7 @@ class Detachment(Release):
     the session lasts, which would keep the lock alive."""
 
     def __init__(self, attachment: Attachment) -> None:
-        here = attachment.session._under.get((attachment.grant.name, attachment.grant.token))
-        super().__init__([attachment.next] if here is attachment else [], until=0)
+        super().__init__([attachment.next] if attachment.is_under() else [], until=0)
         self._attachment = attachment
 
     def call(self, now: int) -> str | None:
