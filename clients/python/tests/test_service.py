@@ -295,8 +295,11 @@ class RealService(unittest.TestCase):
                 lock.check()
             with self.assertRaises(HeldError):
                 plain.acquire(wait=0)
-            threading.Timer(0.3, slots[0].release).start()
-            self.assertEqual(plain.acquire(wait=SOON).slot, slots[0].slot)
+            told: list[HeldError] = []
+            threading.Timer(0.5, slots[0].release).start()
+            with plain.acquire(wait=SOON, waiting=told.append) as after:
+                self.assertEqual((after.slot, after.token), (slots[0].slot, slots[0].token + 1))
+            self.assertGreater(len(told), 0)
 
     def test_readers_and_writers(self) -> None:
         catalog = self.client.rwlock(self.name)

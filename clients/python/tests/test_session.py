@@ -448,6 +448,46 @@ class Closing(OneSession):
         with self.assertRaises(ReleasedError):
             session.acquire("b")
 
+    def works(self, session: Session, work: Callable[[Lock], object]) -> threading.Thread:
+        """Has a thread work in the block of a lock."""
+        entered = threading.Event()
+
+        def works() -> None:
+            with self.assertRaises(ReleasedError), session.acquire("a") as lock:
+                entered.set()
+                lock.stopping.wait(SOON)
+                work(lock)
+
+        thread = threading.Thread(target=works, daemon=True)
+        thread.start()
+        self.assertTrue(entered.wait(SOON))
+        return thread
+
+    def test_it_waits_for_the_blocks_of_others(self) -> None:
+        session, ended = self.open(), list[bool]()
+
+        def work(lock: Lock) -> None:
+            self.assertRaises(ReleasedError, lock.check)
+            sent = len(self.service.bodies(HEARTBEAT))
+            self.clock.advance(3000)
+            until(lambda: len(self.service.bodies(HEARTBEAT)) > sent)
+            ended.append(self.service.bodies(CLOSE) == [] and not session.holds() and session.remaining() == 0)
+
+        thread = self.works(session, work)
+        with self.assertRaises(ReleasedError), session.acquire("b"):
+            session.close()  # not for the block that it is in
+        self.assertEqual(ended, [True])
+        self.assertEqual([body["locks"][0]["name"] for body in self.service.bodies(RELEASE)], ["a"])
+        thread.join(SOON)
+
+    def test_and_for_the_time_to_stop_at_most(self) -> None:
+        session, closed = self.open(stop_timeout=0.1), threading.Event()
+        thread = self.works(session, lambda _: closed.wait(SOON))
+        session.close()
+        self.assertIsNone(self.service.holder_of("a"))
+        closed.set()
+        thread.join(SOON)
+
     def test_the_newest_beat_then_the_confirmed_one(self) -> None:
         for carried_out in (True, False):
             with self.subTest(carried_out=carried_out):
@@ -560,6 +600,8 @@ class Several(OneSession):
         for names in ([], ["a", "a"], [""]):
             with self.subTest(names), self.assertRaises(ValueError):
                 session.acquire_all(names)
+        with self.assertRaisesRegex(TypeError, "such as .'abc'."):
+            session.acquire_all("abc")
         with self.assertRaisesRegex(ValueError, "the locks under a session have its owner"):
             session.acquire("a", owner="b")
 
@@ -650,12 +692,17 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         async def work() -> None:
             async with session.acquire("a"):
                 held.set()
-                await self.forever()
+                try:
+                    await self.forever()
+                finally:
+                    await asyncio.sleep(0.01)
+                    open_.append(self.service.sessions[session.id].open)
 
-        session, held = await self.client.session(), asyncio.Event()
+        session, held, open_ = await self.client.session(), asyncio.Event(), list[bool]()
         task = asyncio.create_task(work())
         await held.wait()
         await session.close()
+        self.assertEqual(open_, [True])
         with self.assertRaisesRegex(ReleasedError, "session S1 is closed"):
             await task
 

@@ -107,12 +107,13 @@ class AsyncClient:
         owner: str | None = None,
         wait: float | None = None,
         label: str = "",
+        stop_timeout: float | None = None,
         on_stop: OnStop | None = None,
     ) -> AsyncAcquire[AsyncSession]:
         """Opens a session, as :meth:`Client.session` does. To be awaited, or for ``async with``: then the
         task in the block is cancelled if the session is lost."""
-        client = self._client
-        return AsyncAcquire(lambda _: client.opening(owner, wait, label, on_stop), AsyncSession)
+        terms = Terms("session", owner, wait, label, None, stop_timeout, on_stop)
+        return AsyncAcquire(lambda _: self._client.opening(terms), AsyncSession)
 
     def semaphore(self, name: str, slots: int) -> AsyncSemaphore:
         """Returns the semaphore of that name: see :meth:`Client.semaphore`."""
@@ -271,9 +272,10 @@ class AsyncSession(_AsyncHeld):
         return AsyncRWLock(self._session.acquiring, name)
 
     async def close(self) -> None:
-        """Closes the session: see :meth:`Session.close`. If the task is cancelled meanwhile the closing
-        goes on."""
-        await self._end(self._session.close)
+        """Closes the session: see :meth:`Session.close`. It waits for the blocks of locks in other tasks,
+        which it cancels. If the task is cancelled meanwhile the closing goes on."""
+        task = asyncio.current_task()
+        await self._end(lambda: self._session.end(task))
 
     def __reduce__(self) -> NoReturn:
         self._session.__reduce__()
@@ -391,6 +393,7 @@ class _Scope:
         assert task is not None
         self._held = held
         self._task = task
+        held.enter(task)
         self._foreign = task.cancelling()  # cancellations that are not ours
         self._ours = 0
         self._left = False

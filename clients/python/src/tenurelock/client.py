@@ -121,18 +121,20 @@ class Client:
         owner: str | None = None,
         wait: float | None = None,
         label: str = "",
+        stop_timeout: float | None = None,
         on_stop: OnStop | None = None,
     ) -> Session:
         """Opens a session, by whose one heartbeat many locks are kept alive, and returns it confirmed.
 
         ``wait`` is for how many seconds to try if no server answers: None without an end, 0 asks each
-        once. ``owner`` and ``label`` are as for :meth:`acquire`, and those of all its locks. ``on_stop``
-        is called when all their work must stop.
+        once. ``owner`` and ``label`` are as for :meth:`acquire`; all its locks have that owner. ``on_stop``
+        is called when all work must stop. ``stop_timeout`` is for how many seconds the closing waits for
+        the blocks of locks in other threads; by default the lease duration.
 
         Raises :class:`NoSessionsError` if the store of the server keeps no sessions,
         :class:`UnavailableError` and :class:`ProblemError` as :meth:`acquire` does.
         """
-        return perform(self.opening(owner, wait, label, on_stop))
+        return perform(self.opening(Terms("session", owner, wait, label, None, stop_timeout, on_stop)))
 
     def semaphore(self, name: str, slots: int) -> Semaphore:
         """Returns the semaphore of that name, which has from 1 to 1000 slots if it has not been used
@@ -161,9 +163,9 @@ class Client:
         """Returns an acquire that is to be run, of a lock or of one under a session. For this package."""
         return Acquiring(self, terms, session, attach)
 
-    def opening(self, owner: str | None, wait: float | None, label: str, on_stop: OnStop | None) -> Opening:
+    def opening(self, terms: Terms) -> Opening:
         """Returns the opening of a session that is to be run. For this package."""
-        return Opening(self, Terms("session", owner, wait, label, on_stop=on_stop))
+        return Opening(self, terms)
 
     def tries(self) -> int:
         """Returns how many calls ask each server once."""
@@ -454,4 +456,4 @@ class Opening(Asking[Session]):
         return read_opening(reply)
 
     def _made(self, grant: Grant, sent: int) -> Session:
-        return Session(self._client, grant, sent, self._owner, self._client.caller(), self._client.caller())
+        return Session(self._client, grant, sent, self._owner, self._terms.stop_timeout)

@@ -66,6 +66,7 @@ class Held:
         self._listener: OnStop | None = None
         self._reasons: list[TenureError] = []
         self._first: dict[object, list[int]] = {}  # what is done once, and the thread that does it
+        self._inside: object = None  # the thread or the task that is in the block
         self._ending = Latch()  # the release has begun
         self._released = Latch()
         self._ended_with: TenureError | None = UncertainError(
@@ -91,7 +92,7 @@ class Held:
         return self.elsewhere() or (self._reasons[0] if self._reasons else None)
 
     def __enter__(self) -> Self:
-        return self
+        return self.enter(threading.get_ident())
 
     def __exit__(
         self,
@@ -103,9 +104,14 @@ class Held:
 
     # What follows is for this package.
 
+    def enter(self, inside: object) -> Self:
+        """Records the thread or the task that is in the block."""
+        self._inside = inside
+        return self
+
     def finish(self, failed: str | None = None) -> None:
         """Releases a lock, or closes a session, at the end of a block."""
-        self._finish({})
+        raise NotImplementedError
 
     def forgo(self) -> None:
         """Releases what no caller waits for any more, or closes it."""

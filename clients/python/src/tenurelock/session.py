@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from .answers import Answer, Confirmed, Done, Problem, Results, read_release, read_results, read_session_heartbeat
+from .clock import SECOND
 from .errors import (
     AskedError,
     ExpiredError,
@@ -58,7 +59,7 @@ class Session(Held):
     _END, _ENDED = "closing", "closed"
 
     def __init__(
-        self, client: Client, grant: Grant, sent: int, owner: str, beats: Caller, releases: Caller
+        self, client: Client, grant: Grant, sent: int, owner: str, stop_timeout: float | None
     ) -> None:
         self.id = grant.name
         """The id of the session, which the status of its locks shows."""
@@ -67,7 +68,8 @@ class Session(Held):
         self._session = SessionLease(grant, sent)
         self._locks: dict[tuple[str, int], SessionLock] = {}
         self._acquiring: dict[int, Acquiring] = {}
-        super().__init__(f"session {grant.name}", self._session, client.clock, beats, releases)
+        self._stop_timeout = grant.lease / SECOND if stop_timeout is None else stop_timeout
+        super().__init__(f"session {grant.name}", self._session, client.clock, client.caller(), client.caller())
 
     def acquire(self, name: str, **options: Unpack[Options]) -> Lock:
         """Acquires the lock under the session and returns it held, as :meth:`Client.acquire` does, with
@@ -100,12 +102,13 @@ class Session(Held):
 
     def close(self) -> None:
         """Closes the session: all locks under it are free by one call. Call it when their work has
-        returned: from now on no lock is held, and ``stopping`` and ``over`` of each are set.
+        returned: from now on no lock is held, and ``stopping`` and ``over`` of each are set. It waits for
+        the blocks of locks in other threads, with heartbeats, for ``stop_timeout`` at most.
 
         Raises what had ended the session before: :class:`LostError`, :class:`ExpiredError`; or
         :class:`UncertainError` if no answer came for the time of a lease.
         """
-        self._finish({"session": self.id})
+        self.end(threading.get_ident())
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{self._title} can be neither copied nor pickled: another process opens its own")
@@ -114,6 +117,19 @@ class Session(Held):
 
     def finish(self, failed: str | None = None) -> None:
         self.close()
+
+    def end(self, inside: object) -> None:
+        """Closes the session for a thread or a task, which is not waited for."""
+        lost = self.elsewhere()
+        if lost is not None:
+            raise lost
+        until = time.monotonic() + self._stop_timeout
+        self._session.closing = True
+        self._tell_over()
+        for lock in self._locks.copy().values():
+            if lock._inside not in (None, inside):
+                lock._released.wait(max(0.0, until - time.monotonic()))
+        self._finish({"session": self.id})
 
     def _acquire(self, terms: Terms) -> Lock:
         return perform(self.acquiring(terms))
@@ -206,28 +222,28 @@ class Session(Held):
         return exchange(self._releases, "/v1/sessions/close", {**body, "after": beat}, self._limit, read_release)
 
     def _tell_asked(self) -> None:
-        for lock in tuple(self._locks.values()):
+        for lock in self._locks.copy().values():
             lock._tell_asked()
 
     def _tell_over(self) -> bool:
         """Tells the locks as well: all at the end of the session, else those that were asked."""
         over = super()._tell_over()
-        for lock in tuple(self._locks.values()):
+        for lock in self._locks.copy().values():
             if over or lock.asked is not None or lock.unreleased is not None:
                 lock._tell_over()
                 lock.tend()
         if over:
-            for acquiring in tuple(self._acquiring.values()):
+            for acquiring in self._acquiring.copy().values():
                 acquiring.abort()
         return over
 
     def _soonest(self) -> float:
-        asked = (lock.remaining() for lock in tuple(self._locks.values()) if lock.asked is not None)
+        asked = (lock.remaining() for lock in self._locks.copy().values() if lock.asked is not None)
         return min([super()._soonest(), *(left for left in asked if left > 0)])
 
-    def _end_with(self, before: State, release: Release, body: dict[str, Any]) -> None:
-        self._tell_over()  # first the work ends, then the heartbeats
-        super()._end_with(before, release, body)
+    def _state(self) -> State:
+        state = super()._state()
+        return State.RELEASED if state is State.HELD and self._session.closing else state
 
 
 class SessionLock(Lock):
@@ -342,7 +358,7 @@ class Locks(tuple[Lock, ...]):
             raise min(errors, key=lambda error: isinstance(error, UncertainError))
 
     def __enter__(self) -> Self:
-        return self
+        return self.enter(threading.get_ident())
 
     def __exit__(
         self,
@@ -353,6 +369,12 @@ class Locks(tuple[Lock, ...]):
         leave(self, error)
 
     # What follows is for this package.
+
+    def enter(self, inside: object) -> Self:
+        """Records the thread or the task that is in the block."""
+        for lock in self:
+            lock.enter(inside)
+        return self
 
     def finish(self, failed: str | None = None) -> None:
         """Releases all at the end of a block."""
@@ -379,6 +401,8 @@ class Gathering:
 
     def __init__(self, session: Session, names: Iterable[str], options: Options) -> None:
         self._session = session
+        if isinstance(names, str):
+            raise TypeError(f"names is {names!r}: want several names, such as [{names!r}]")
         self._names = list(names)
         if not self._names or len(set(self._names)) < len(self._names):
             raise ValueError(f"names are {self._names}: want one or more, each once")

@@ -31,12 +31,14 @@ class SessionLease(Lease):
     - The opening is no lease: a session counts from its first confirmed heartbeat on, which counts only
       if its answer comes within its usable time of the instant before the opening was sent. Later, it
       may be of a record that a late duplicate of the opening has made.
-    - Its deadline counts for all locks under it.
+    - Its deadline counts for all locks under it. While it is closing its heartbeats may go on, for work
+      that stops, and no lock is held.
     - A request is answered when its lock is released, or if the client does not hold it.
     """
 
     def __init__(self, opening: Grant, sent: int, random: Callable[[], str] = random_part) -> None:
         super().__init__(opening, 0, random)
+        self.closing = False
         self._opened = sent
         self._requests: tuple[Request, ...] = ()  # of the last confirmed heartbeat
         self._under: dict[tuple[str, int], Attachment] = {}  # what may be in its name, by lock and token
@@ -56,6 +58,9 @@ class SessionLease(Lease):
         if self._state is State.UNCONFIRMED and heartbeat == self._open and now >= self._opened + usable:
             self._state = State.LOST
         super().confirm(heartbeat, usable, period, asked, now)
+
+    def remaining(self, now: int) -> int:
+        return 0 if self.closing else super().remaining(now)
 
     def hear(self, requests: tuple[Request, ...], now: int) -> None:
         """Records the requests of a heartbeat that was just confirmed."""
@@ -138,6 +143,8 @@ class Attachment(Lease):
         if self._state is not State.UNCONFIRMED:
             return self._state  # only an end is written
         session = self.session.state(now)
+        if session is State.HELD and self.session.closing:
+            session = State.RELEASED
         limits = [self._stop_by]
         if not self._attached:
             limits += [self._granted_until, None if self._sent is None else self._sent + self.grant.lease]
