@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/slots"
 )
 
 // note is the data of the gate. A writer that releases the gate without having written,
@@ -70,7 +71,7 @@ func lastOf(st tenure.Status) note {
 }
 
 // lastBefore returns what is known of the last writer before the gate's holder.
-func lastBefore(gate *tenure.Lease) note {
+func lastBefore(gate slots.Lock) note {
 	p, ok := gate.Previous()
 	if !ok {
 		return note{}

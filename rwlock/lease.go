@@ -228,10 +228,12 @@ func (l *Lease) downgrade(ctx context.Context) error {
 		Owner: gate.Owner(), Token: gate.Token(), Host: lock.client.Options().Host, Label: lock.client.Options().Label,
 		Until: time.Now(), End: tenure.EndReleased,
 	}}
-	slot, k, err := lock.takeSlot(bound, tenure.AcquireOptions{StoreTimeout: -1}) // the gate's life is bound enough
+	// The gate's life is bound enough.
+	taken, k, err := lock.takeSlot(bound, lock.base.Taker(&tenure.AcquireOptions{StoreTimeout: -1}))
 	if err != nil {
 		return err
 	}
+	slot := taken.(*tenure.Lease) //nolint:forcetypeassert // of [slots.Base.Taker]
 	// As long as the gate is held no other writer has looked at the slots: from here on
 	// each writer that comes sees this one.
 	if lost := errors.Join(gate.Check(), context.Cause(l.ctx)); lost != nil {

@@ -52,19 +52,24 @@ func (l *Lock) acquireRead(ctx context.Context, options *tenure.AcquireOptions) 
 	}
 	defer leave()
 	p := slots.Patient(l.client.Options().LeaseDuration, o)
-	lease, err := l.retry(ctx, p, func() (*Lease, error) { return l.tryRead(ctx, o) }, func(busy *BusyError) error {
-		begun, refresh := time.Now(), l.client.Options().RefreshPeriod
-		if busy.Writer != nil {
-			if err := l.waitOpen(ctx, p); err != nil {
-				return err
-			}
-		}
-		if time.Since(begun) < refresh/10 {
-			slots.Pause(ctx, refresh/2) // a gate that is reserved seems open; or all slots are held
-		}
-		return nil
+	lease, err := retry(ctx, l, p, func() (*Lease, error) { return l.tryRead(ctx, o) }, func(busy *BusyError) error {
+		return l.awaitRead(ctx, p, busy)
 	})
 	return lease, over(err)
+}
+
+// awaitRead waits until the next attempt to read is due.
+func (l *Lock) awaitRead(ctx context.Context, p *slots.Patience, busy *BusyError) error {
+	begun, refresh := time.Now(), l.client.Options().RefreshPeriod
+	if busy.Writer != nil {
+		if err := l.waitOpen(ctx, p); err != nil {
+			return err
+		}
+	}
+	if time.Since(begun) < refresh/10 {
+		slots.Pause(ctx, refresh/2) // a gate that is reserved seems open; or all slots are held
+	}
+	return nil
 }
 
 // TryAcquireRead acquires the lock to read if no process holds the gate, to write or to
@@ -77,26 +82,26 @@ func (l *Lock) TryAcquireRead(ctx context.Context, options *tenure.AcquireOption
 	var lease *Lease
 	o, err := acquired(options)
 	if err == nil {
-		lease, err = l.once(bound, o, func() (*Lease, error) { return l.tryRead(bound, o) })
+		lease, err = once(bound, l, o, func() (*Lease, error) { return l.tryRead(bound, o) })
 	}
 	return lease, wrap("try acquire to read", l.name, l.base.OrEnded(ctx, err))
 }
 
 // once is retry for a caller that does not wait.
-func (l *Lock) once(ctx context.Context, o tenure.AcquireOptions, attempt func() (*Lease, error)) (*Lease, error) {
+func once[T any](ctx context.Context, l *Lock, o tenure.AcquireOptions, attempt func() (*T, error)) (*T, error) {
 	var busy error
-	lease, err := l.retry(ctx, slots.Patient(l.base.Brief(), o), func() (*Lease, error) {
-		lease, err := attempt()
+	got, err := retry(ctx, l, slots.Patient(l.base.Brief(), o), func() (*T, error) {
+		got, err := attempt()
 		if errors.Is(err, ErrBusy) {
 			busy = err
 			return nil, nil
 		}
-		return lease, err
+		return got, err
 	}, nil)
-	if err == nil && lease == nil {
+	if err == nil && got == nil {
 		err = busy
 	}
-	return lease, err
+	return got, err
 }
 
 // join joins the slot that this process has, without a call: it was announced to the
@@ -133,7 +138,16 @@ func (l *Lock) tryRead(ctx context.Context, o tenure.AcquireOptions) (*Lease, er
 	if lease, err := l.joinAfterLook(ctx); lease != nil || err != nil {
 		return lease, err
 	}
-	return l.begin(ctx, o)
+	r, err := l.begin(ctx, l.base.Taker(&o), nil)
+	if err != nil {
+		return nil, err
+	}
+	slot := r.slot.(*tenure.Lease) //nolint:forcetypeassert // of [slots.Base.Taker]
+	s := &share{slot: slot, n: r.n, epoch: r.last.Epoch, last: r.last.Last, seenOpen: r.at}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shares[s], l.open, l.former = true, s, r.n
+	return l.newReader(s), nil
 }
 
 // joinAfterLook reads the gate, and joins the slot of this process if there is one and
@@ -168,10 +182,19 @@ func isOpen(gate tenure.Status) bool {
 	return gate.State == "" || gate.State == tenure.StateReleased
 }
 
+// reader is a slot that was taken, and the gate was open after that.
+type reader struct {
+	slot slots.Lock
+	n    int       // its number
+	last note      // of the gate
+	at   time.Time // before the gate was read
+}
+
 // begin takes a slot, and then reads the gate. A writer takes the gate, and then reads
-// the slots, so one of the two sees the other.
-func (l *Lock) begin(ctx context.Context, o tenure.AcquireOptions) (*Lease, error) {
-	slot, k, err := l.takeSlot(ctx, o)
+// the slots, so one of the two sees the other. met, which may be nil, is called for the writer
+// that is in the way.
+func (l *Lock) begin(ctx context.Context, take slots.Taker, met func(*tenure.HeldError)) (*reader, error) {
+	slot, k, err := l.takeSlot(ctx, take)
 	if err != nil {
 		return nil, err
 	}
@@ -196,12 +219,11 @@ func (l *Lock) begin(ctx context.Context, o tenure.AcquireOptions) (*Lease, erro
 		return nil, err
 	case open:
 		last := lastOf(gate)
-		s := &share{slot: slot, n: k, epoch: last.Epoch, last: last.Last, seenOpen: at}
 		l.turn.read()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.shares[s], l.open, l.former = true, s, k
-		return l.newReader(s), nil
+		return &reader{slot, k, last, at}, nil
+	}
+	if met != nil {
+		met(&tenure.HeldError{Owner: gate.Owner, Token: gate.Token, FreeIn: gate.FreeIn})
 	}
 	if gate.FreeIn > 0 {
 		return nil, busyWriter(gate.Owner, gate.FreeIn)
@@ -209,11 +231,11 @@ func (l *Lock) begin(ctx context.Context, o tenure.AcquireOptions) (*Lease, erro
 	if err := l.freeDead(ctx, gate); err != nil {
 		return nil, err
 	}
-	return l.begin(ctx, o)
+	return l.begin(ctx, take, met)
 }
 
 // look reads the gate, for the holder of a slot.
-func (l *Lock) look(ctx context.Context, slot *tenure.Lease) (gate tenure.Status, err error) {
+func (l *Lock) look(ctx context.Context, slot slots.Lock) (gate tenure.Status, err error) {
 	ctx, stop := slot.Bind(ctx)
 	defer stop()
 	err = l.base.Patiently(ctx, slots.Patient(-1, tenure.AcquireOptions{}), func() (err error) {
@@ -250,14 +272,14 @@ func (l *Lock) freeDead(ctx context.Context, gate tenure.Status) error {
 
 // takeSlot takes a free slot, preferably the last one of this process. If all are held it
 // adds slots.
-func (l *Lock) takeSlot(ctx context.Context, o tenure.AcquireOptions) (*tenure.Lease, int, error) {
+func (l *Lock) takeSlot(ctx context.Context, take slots.Taker) (slots.Lock, int, error) {
 	n, err := l.number(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	first := l.preferred(n)
-	if lease, err := l.tryLock(ctx, first, o); lease != nil || err != nil {
-		return lease, first, err
+	if slot, err := l.tryLock(ctx, first, take); slot != nil || err != nil {
+		return slot, first, err
 	}
 	from := 0
 	for range maxPasses {
@@ -274,8 +296,8 @@ func (l *Lock) takeSlot(ctx context.Context, o tenure.AcquireOptions) (*tenure.L
 		}
 		rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 		for _, k := range free {
-			if lease, err := l.tryLock(ctx, k, o); lease != nil || err != nil {
-				return lease, k, err
+			if slot, err := l.tryLock(ctx, k, take); slot != nil || err != nil {
+				return slot, k, err
 			}
 		}
 		if len(free) > 0 {
@@ -303,10 +325,10 @@ func inTheWay(st tenure.Status) bool {
 
 // tryLock takes the slot. It returns nil if it is held, or was, until the lease was
 // over.
-func (l *Lock) tryLock(ctx context.Context, k int, o tenure.AcquireOptions) (*tenure.Lease, error) {
-	lease, err := l.base.TryLock(ctx, SlotName(l.name, k), &o)
+func (l *Lock) tryLock(ctx context.Context, k int, take slots.Taker) (slots.Lock, error) {
+	slot, err := take(ctx, SlotName(l.name, k))
 	if err == nil || errors.Is(err, tenure.ErrSessionClosed) { // also because it has expired
-		return lease, err
+		return slot, err
 	}
 	if errors.Is(err, tenure.ErrHeld) || errors.Is(err, tenure.ErrUnreadable) {
 		return nil, nil

@@ -163,20 +163,20 @@ func (l *Lock) waitOpen(ctx context.Context, p *slots.Patience) error {
 	return slots.Done(ctx)
 }
 
-// retry makes attempts until there is a lease. After an attempt that a holder stopped,
+// retry makes attempts until one succeeds. After an attempt that a holder stopped,
 // it waits until the next one is due. The store may fail to answer for as long as the
 // patience lasts.
-func (l *Lock) retry(ctx context.Context, p *slots.Patience, attempt func() (*Lease, error), wait func(*BusyError) error) (*Lease, error) {
+func retry[T any](ctx context.Context, l *Lock, p *slots.Patience, attempt func() (*T, error), wait func(*BusyError) error) (*T, error) {
 	var met error // at the last attempt; nil if the store gave no answer
 	for {
-		lease, err := attempt()
+		got, err := attempt()
 		var busy *BusyError
 		if errors.As(err, &busy) && busy != errLine {
 			met = busy
 		}
 		switch {
 		case err == nil:
-			return lease, nil
+			return got, nil
 		case ctx.Err() != nil:
 			return nil, slots.DoneWaiting(ctx, met)
 		case errors.As(err, &busy):

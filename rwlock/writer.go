@@ -47,9 +47,18 @@ func (l *Lock) acquireWrite(ctx context.Context, options *WriteOptions) (*Lease,
 	if err != nil {
 		return nil, err
 	}
-	bounded, stop, over := slots.Within(ctx, w.options.Wait)
-	defer stop()
+	wait := w.options.Wait
 	w.options.Wait = 0
+	w.take = l.base.Taker(&w.options.AcquireOptions)
+	e, err := w.wait(ctx, wait)
+	return l.writes(e), err
+}
+
+// wait waits for its turn in this process, and for at most that long, if it is not zero.
+func (w *writer) wait(ctx context.Context, most time.Duration) (*entry, error) {
+	l := w.l
+	bounded, stop, over := slots.Within(ctx, most)
+	defer stop()
 	leave, err := l.writing.Enter(bounded)
 	if err != nil {
 		return nil, over(err)
@@ -57,8 +66,8 @@ func (l *Lock) acquireWrite(ctx context.Context, options *WriteOptions) (*Lease,
 	defer leave()
 	defer w.end(ctx)
 	p := slots.Patient(l.client.Options().LeaseDuration, w.options.AcquireOptions)
-	lease, err := l.retry(bounded, p, func() (*Lease, error) { return w.attempt(bounded, p) }, func(*BusyError) error { return w.stand(bounded, p) })
-	return lease, over(err)
+	e, err := retry(bounded, l, p, func() (*entry, error) { return w.attempt(bounded, p) }, func(*BusyError) error { return w.stand(bounded, p) })
+	return e, over(err)
 }
 
 // TryAcquireWrite acquires the lock to write if no process holds it. It does not queue: it can
@@ -69,25 +78,28 @@ func (l *Lock) acquireWrite(ctx context.Context, options *WriteOptions) (*Lease,
 func (l *Lock) TryAcquireWrite(ctx context.Context, options *WriteOptions) (*Lease, error) {
 	bound, stop := l.base.Bound(ctx)
 	defer stop()
-	var lease *Lease
+	var e *entry
 	w, err := l.newWriter(options)
 	if err == nil {
-		w.try = true
-		lease, err = l.once(bound, w.options.AcquireOptions, func() (*Lease, error) { return w.claim(bound) })
+		w.try, w.take = true, l.base.Taker(&w.options.AcquireOptions)
+		e, err = once(bound, l, w.options.AcquireOptions, func() (*entry, error) { return w.claim(bound) })
 	}
-	return lease, wrap("try acquire to write", l.name, l.base.OrEnded(ctx, err))
+	return l.writes(e), wrap("try acquire to write", l.name, l.base.OrEnded(ctx, err))
 }
 
 // writer is one acquire of a writer, when it is its turn in this process.
 type writer struct {
 	l       *Lock
 	options WriteOptions
-	try     bool           // it does not wait
-	place   *slots.Place   // in the line of all processes; nil before it has one
-	alone   bool           // it can have none
-	gave    bool           // it has let the gate stand open for the readers
-	before  *tenure.Status // of the gate, at the last glance
-	chance  bool           // it has seen that those before it are stuck
+	take    slots.Taker
+	met     func(*tenure.HeldError) // is called for what is in the way; nil: not called
+	try     bool                    // it does not wait
+	leaves  bool                    // it leaves the waiting for readers to its holder
+	place   *slots.Place            // in the line of all processes; nil before it has one
+	alone   bool                    // it can have none
+	gave    bool                    // it has let the gate stand open for the readers
+	before  *tenure.Status          // of the gate, at the last glance
+	chance  bool                    // it has seen that those before it are stuck
 }
 
 func (l *Lock) newWriter(options *WriteOptions) (*writer, error) {
@@ -116,9 +128,26 @@ func (w *writer) end(ctx context.Context) {
 	}
 }
 
+// entry is a gate that was taken, with the readers that are still to be waited for.
+type entry struct {
+	gate    slots.Lock
+	last    note
+	readers []noted
+	slots   int // of readers
+}
+
+// writes returns the lease of a gate that this process has taken, nil for none.
+func (l *Lock) writes(e *entry) *Lease {
+	if e == nil {
+		return nil
+	}
+	gate := e.gate.(*tenure.Lease) //nolint:forcetypeassert // of [slots.Base.Taker]
+	return newLease(l, &grip{inner: gate, token: writerToken(gate.Token()), epoch: gate.Token(), last: e.last.Last})
+}
+
 // attempt is one attempt to write. A writer that finds line and gate free does not wait;
 // another one waits until it is at the front of the line.
-func (w *writer) attempt(ctx context.Context, p *slots.Patience) (*Lease, error) {
+func (w *writer) attempt(ctx context.Context, p *slots.Patience) (*entry, error) {
 	if w.place != nil || w.alone {
 		if err := w.awaitTurn(ctx, p); err != nil {
 			return nil, err
@@ -286,29 +315,45 @@ func (l *Lock) lineAge() time.Duration {
 }
 
 // claim takes the gate, and then looks at the slots.
-func (w *writer) claim(ctx context.Context) (*Lease, error) {
+func (w *writer) claim(ctx context.Context) (*entry, error) {
 	l := w.l
 	n, err := l.number(ctx)
 	if err != nil {
 		return nil, err
 	}
-	gate, err := l.base.TryLock(ctx, GateName(l.name), &w.options.AcquireOptions)
+	gate, err := w.take(ctx, GateName(l.name))
 	var held *tenure.HeldError
 	switch {
 	case errors.As(err, &held):
+		w.meets(held)
 		return nil, busyWriter(held.Owner, held.FreeIn)
 	case err != nil:
 		return nil, err
 	}
-	lease, err := w.enter(ctx, gate, n)
+	e, err := w.enter(ctx, gate, n)
 	if err != nil {
 		l.giveGateBack(ctx, gate)
 	}
-	return lease, err
+	return e, err
 }
 
-// enter waits until all readers are gone that read when the gate was taken.
-func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int) (*Lease, error) {
+// meets tells the caller what is in the way.
+func (w *writer) meets(e *tenure.HeldError) {
+	if w.met != nil {
+		w.met(e)
+	}
+}
+
+// meetsReaders is meets for one of the readers.
+func (w *writer) meetsReaders(readers []noted) {
+	if len(readers) > 0 {
+		w.meets(&tenure.HeldError{Owner: readers[0].owner, Token: readers[0].token, FreeIn: readers[0].freeIn})
+	}
+}
+
+// enter waits until all readers are gone that read when the gate was taken. It leaves that to a
+// holder that can keep the gate alive meanwhile, which this process cannot.
+func (w *writer) enter(ctx context.Context, gate slots.Lock, n int) (*entry, error) {
 	l := w.l
 	if err := checkEpoch(gate.Token()); err != nil {
 		return nil, err
@@ -325,7 +370,9 @@ func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int) (*Lease, 
 	case s.lined && w.place == nil && !w.alone && !w.try:
 		return nil, errLine
 	case w.try && len(s.readers) > 0:
+		w.meetsReaders(s.readers)
 		return nil, busyReaders(s.readers)
+	case w.leaves:
 	default:
 		err = w.drain(bound, s.readers)
 	}
@@ -339,14 +386,18 @@ func (w *writer) enter(ctx context.Context, gate *tenure.Lease, n int) (*Lease, 
 		return nil, err
 	}
 	l.turn.saw(s.tokens)
-	g := &grip{inner: gate, token: writerToken(gate.Token()), epoch: gate.Token(), last: lastBefore(gate).Last}
-	return newLease(l, g), nil
+	e := &entry{gate: gate, last: lastBefore(gate), slots: s.slots}
+	if w.leaves {
+		e.readers = s.readers
+	}
+	return e, nil
 }
 
 // view is what one read of the slots has shown.
 type view struct {
 	readers []noted // those that may be at work
 	tokens  uint64  // of all slots, added up: how often there was a reader
+	slots   int     // how many there are
 	lined   bool    // another process is in the line
 }
 
@@ -377,7 +428,7 @@ func (w *writer) look(ctx context.Context, n int) (*view, error) {
 	case !ok:
 		return nil, errNoSize
 	}
-	s := &view{lined: errs[1] == nil && list[1].Held}
+	s := &view{slots: z.Slots, lined: errs[1] == nil && list[1].Held}
 	list, errs = list[2:], errs[2:]
 	if z.Slots > n {
 		more, moreErrs := l.client.Statuses(ctx, l.slotNames(n, z.Slots), nil)
@@ -430,6 +481,7 @@ func (w *writer) drain(ctx context.Context, readers []noted) error {
 	}
 	refresh := w.l.client.Options().RefreshPeriod
 	for {
+		w.meetsReaders(readers)
 		next := refresh
 		for _, r := range readers {
 			next = min(next, max(r.freeIn, refresh/10)) // the dead are not waited for longer than that
@@ -479,10 +531,15 @@ func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
 
 // giveGateBack releases a gate without a write. The note of the last writer stays as it
 // was.
-func (l *Lock) giveGateBack(ctx context.Context, gate *tenure.Lease) {
+func (l *Lock) giveGateBack(ctx context.Context, gate slots.Lock) {
+	l.base.GiveBackWith(ctx, gate, &tenure.ReleaseOptions{Data: unwritten(gate)})
+}
+
+// unwritten returns the data with which a gate is released that was not written under.
+func unwritten(gate slots.Lock) []byte {
 	n := lastBefore(gate)
 	n.Token = gate.Token()
-	l.base.GiveBackWith(ctx, gate, &tenure.ReleaseOptions{Data: n.bytes()})
+	return n.bytes()
 }
 
 // turn tracks the readers' turn where no line of writers gives it to them: one process

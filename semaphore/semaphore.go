@@ -135,10 +135,10 @@ func (s *Semaphore) acquire(ctx context.Context, options *tenure.AcquireOptions)
 		return nil, over(err)
 	}
 	defer leave()
-	w := &waiter{s: s, options: o}
+	w := &waiter{s: s, options: o, take: s.base.Taker(&o), first: s.slots}
 	defer w.end(ctx)
-	l, err := w.wait(bounded)
-	return l, over(err)
+	t, err := w.wait(bounded)
+	return s.lease(t), over(err)
 }
 
 // TryAcquire takes a slot if one is free. It looks at every slot, and stands in
@@ -158,20 +158,20 @@ func (s *Semaphore) tryAcquire(ctx context.Context, options *tenure.AcquireOptio
 	if err != nil {
 		return nil, err
 	}
-	w := &waiter{s: s, options: o}
-	var l *Lease
-	var full *FullError
-	err = s.base.Patiently(ctx, slots.Patient(s.base.Brief(), o), func() (err error) {
-		l, full, err = w.try(ctx)
-		return err
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case l == nil:
-		return nil, full
+	w := &waiter{s: s, options: o, take: s.base.Taker(&o), first: s.slots}
+	t, err := w.once(ctx)
+	return s.lease(t), err
+}
+
+// lease returns the lease of a slot that this process has taken, nil for none.
+func (s *Semaphore) lease(t *taken) *Lease {
+	if t == nil {
+		return nil
 	}
-	return l, nil
+	inner := t.lock.(*tenure.Lease) //nolint:forcetypeassert // of [slots.Base.Taker]
+	l := &Lease{Lease: inner, s: s, slot: t.slot, slots: t.slots}
+	s.view.taken(t.slot, l)
+	return l
 }
 
 // cached is how long a number of slots may be used before it is read again, where

@@ -30,33 +30,33 @@ func (z size) good() bool {
 	return checkSlots(z.Slots) == nil && z.Highest >= z.Slots && z.Highest <= MaxSlots
 }
 
-// current returns the size that is stored, which is the one of New if there was none
+// current returns the size that is stored, which is the waiter's own if there was none
 // before.
-func (s *Semaphore) current(ctx context.Context) (size, error) {
-	return s.size.Current(ctx, size{s.slots, s.slots})
+func (w *waiter) current(ctx context.Context) (size, error) {
+	return w.s.size.Current(ctx, size{w.first, w.first})
 }
 
 // recent returns a size that is no older than that.
-func (s *Semaphore) recent(ctx context.Context, age time.Duration) (size, error) {
-	if z, at := s.size.Known(); !at.IsZero() && time.Since(at) < age {
+func (w *waiter) recent(ctx context.Context, age time.Duration) (size, error) {
+	if z, at := w.s.size.Known(); !at.IsZero() && time.Since(at) < age {
 		return z, nil
 	}
-	return s.current(ctx)
+	return w.current(ctx)
 }
 
 // glanced is recent by a read that may be behind, for waiters: a process that takes a
 // slot reads the size again.
-func (s *Semaphore) glanced(ctx context.Context, age time.Duration) (size, error) {
-	z, at := s.size.Known()
+func (w *waiter) glanced(ctx context.Context, age time.Duration) (size, error) {
+	z, at := w.s.size.Known()
 	if at.IsZero() {
-		return s.current(ctx) // the first one lays it down
+		return w.current(ctx) // the first one lays it down
 	}
 	if time.Since(at) < age {
 		return z, nil
 	}
-	z, ok, err := s.size.Glance(ctx)
+	z, ok, err := w.s.size.Glance(ctx)
 	if !ok && err == nil {
-		return s.current(ctx)
+		return w.current(ctx)
 	}
 	return z, err
 }

@@ -17,6 +17,9 @@ import (
 type waiter struct {
 	s       *Semaphore
 	options tenure.AcquireOptions
+	take    slots.Taker
+	first   int          // how many slots there are if no number is stored
+	met     func(Holder) // is called for each round's holder in the way; nil: for none
 	place   *slots.Place // in the line of all processes; nil before it has one
 	line    lineView
 	chance  time.Time // when it may look at a slot from behind
@@ -25,16 +28,22 @@ type waiter struct {
 	full    error     // what the last round met; nil if the store gave no answer
 }
 
+// taken is a slot that was taken.
+type taken struct {
+	lock        slots.Lock
+	slot, slots int
+}
+
 // wait makes rounds until it has a slot.
-func (w *waiter) wait(ctx context.Context) (*Lease, error) {
+func (w *waiter) wait(ctx context.Context) (*taken, error) {
 	refresh := w.s.client.Options().RefreshPeriod
 	p := slots.Patient(w.s.client.Options().LeaseDuration, w.options)
 	for {
-		l, err := w.round(ctx)
+		t, err := w.round(ctx)
 		w.failed = err != nil
 		switch {
-		case l != nil:
-			return l, nil
+		case t != nil:
+			return t, nil
 		case ctx.Err() != nil:
 			return nil, slots.DoneWaiting(ctx, w.full)
 		case err != nil && p.Ends(err):
@@ -65,7 +74,7 @@ const chanceEach = 5
 // period, so that a process that has just released a slot does not take it again
 // before the waiters have polled. The one poll is there so that many free slots
 // are not left to one process to fill.
-func (w *waiter) round(ctx context.Context) (*Lease, error) {
+func (w *waiter) round(ctx context.Context) (*taken, error) {
 	s := w.s
 	refresh := s.client.Options().RefreshPeriod
 	behind := !w.place.AtFront() && w.behind(ctx)
@@ -85,7 +94,7 @@ func (w *waiter) round(ctx context.Context) (*Lease, error) {
 	if !behind && (w.passed > 0 || w.place.AtFront()) {
 		age = refresh / 2
 	}
-	z, err := s.glanced(ctx, age)
+	z, err := w.glanced(ctx, age)
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +105,11 @@ func (w *waiter) round(ctx context.Context) (*Lease, error) {
 	case w.passed >= z.Slots:
 		slots = slots[:min(s.options.Looks, len(slots))]
 	}
-	l, holders, err := w.pass(ctx, slots, behind, s.glance)
-	if l != nil || err != nil {
-		return l, err
+	t, holders, err := w.pass(ctx, slots, behind, s.glance)
+	if t != nil || err != nil {
+		return t, err
 	}
-	w.met(z.Slots, holders)
+	w.note(z.Slots, holders)
 	if !behind {
 		w.passed = max(w.passed, z.Slots)
 	}
@@ -108,8 +117,8 @@ func (w *waiter) round(ctx context.Context) (*Lease, error) {
 	return nil, nil
 }
 
-// met notes the holders of the slots that this round has looked at: not all of them.
-func (w *waiter) met(n int, holders []Holder) {
+// note notes the holders of the slots that this round has looked at: not all of them.
+func (w *waiter) note(n int, holders []Holder) {
 	if before := (*FullError)(nil); errors.As(w.full, &before) {
 		for _, h := range before.Holders {
 			if !slices.ContainsFunc(holders, func(is Holder) bool { return is.Slot == h.Slot }) {
@@ -118,8 +127,17 @@ func (w *waiter) met(n int, holders []Holder) {
 		}
 	}
 	if len(holders) > 0 {
-		w.full = &FullError{Slots: n, Holders: w.s.holders(holders, n)}
+		w.full = w.isFull(n, holders)
 	}
+}
+
+// isFull is the error of a caller that has met those holders.
+func (w *waiter) isFull(n int, holders []Holder) *FullError {
+	full := &FullError{Slots: n, Holders: w.s.holders(holders, n)}
+	if w.met != nil && len(full.Holders) > 0 {
+		w.met(full.Holders[0])
+	}
+	return full
 }
 
 // stand takes a place in the line, if it has none.
@@ -136,25 +154,38 @@ func (w *waiter) end(ctx context.Context) {
 	}
 }
 
+// once polls every slot, and does not wait for one.
+func (w *waiter) once(ctx context.Context) (t *taken, err error) {
+	var full *FullError
+	err = w.s.base.Patiently(ctx, slots.Patient(w.s.base.Brief(), w.options), func() (err error) {
+		t, full, err = w.try(ctx)
+		return err
+	})
+	if t == nil && err == nil {
+		err = full
+	}
+	return t, err
+}
+
 // try polls every slot. Without a free one it returns their holders.
-func (w *waiter) try(ctx context.Context) (*Lease, *FullError, error) {
+func (w *waiter) try(ctx context.Context) (*taken, *FullError, error) {
 	s := w.s
-	z, err := s.recent(ctx, cached)
+	z, err := w.recent(ctx, cached)
 	if err != nil {
 		return nil, nil, err
 	}
 	for {
-		l, holders, err := w.pass(ctx, s.view.order(z.Slots, 0, false), false, s.look)
-		if l != nil || err != nil {
-			return l, nil, err
+		t, holders, err := w.pass(ctx, s.view.order(z.Slots, 0, false), false, s.look)
+		if t != nil || err != nil {
+			return t, nil, err
 		}
 		// A slot may have been added, or taken away, since that was read.
-		now, err := s.current(ctx)
+		now, err := w.current(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
 		if now.Slots <= z.Slots {
-			return nil, &FullError{Slots: now.Slots, Holders: s.holders(holders, now.Slots)}, nil
+			return nil, w.isFull(now.Slots, holders), nil
 		}
 		z = now
 	}
@@ -171,12 +202,12 @@ type lookFunc func(ctx context.Context, slots []int) []looked
 //
 // The write that takes a free slot is the cheapest poll there is, so the first slot is
 // not read before, unless it is likely to be held.
-func (w *waiter) pass(ctx context.Context, slots []int, held bool, look lookFunc) (*Lease, []Holder, error) {
+func (w *waiter) pass(ctx context.Context, slots []int, held bool, look lookFunc) (*taken, []Holder, error) {
 	var holders []Holder
 	if len(slots) > 0 && !held && w.s.view.fresh(slots[0]) {
-		l, holder, err := w.take(ctx, slots[0])
-		if l != nil || err != nil {
-			return l, nil, err
+		t, holder, err := w.takeSlot(ctx, slots[0])
+		if t != nil || err != nil {
+			return t, nil, err
 		}
 		holders, slots = append(holders, holder), slots[1:]
 	}
@@ -193,9 +224,9 @@ func (w *waiter) pass(ctx context.Context, slots []int, held bool, look lookFunc
 			case k.status.Held:
 				holders = append(holders, holderOf(k.slot, k.status))
 			default:
-				l, holder, err := w.take(ctx, k.slot)
-				if l != nil || err != nil {
-					return l, nil, err
+				t, holder, err := w.takeSlot(ctx, k.slot)
+				if t != nil || err != nil {
+					return t, nil, err
 				}
 				holders = append(holders, holder)
 			}
@@ -204,10 +235,10 @@ func (w *waiter) pass(ctx context.Context, slots []int, held bool, look lookFunc
 	return nil, holders, nil
 }
 
-// take takes a slot if it is free, and was not removed. Otherwise it returns its holder.
-func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
+// takeSlot takes a slot if it is free, and was not removed. Otherwise it returns its holder.
+func (w *waiter) takeSlot(ctx context.Context, slot int) (*taken, Holder, error) {
 	s := w.s
-	inner, err := s.base.TryLock(ctx, LockName(s.name, slot), &w.options)
+	inner, err := w.take(ctx, LockName(s.name, slot))
 	s.view.looked(slot)
 	var held *tenure.HeldError
 	switch {
@@ -220,7 +251,7 @@ func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 	case err != nil:
 		return nil, Holder{}, err
 	}
-	z, err := s.admit(ctx, inner)
+	z, err := w.admit(ctx, inner)
 	switch {
 	case err != nil:
 		s.base.GiveBack(ctx, inner)
@@ -230,9 +261,7 @@ func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 		s.base.GiveBack(ctx, inner)
 		return nil, Holder{Slot: slot, Owner: inner.Owner(), Token: inner.Token()}, nil
 	}
-	l := &Lease{Lease: inner, s: s, slot: slot, slots: z.Slots}
-	s.view.taken(slot, l)
-	return l, Holder{}, nil
+	return &taken{inner, slot, z.Slots}, Holder{}, nil
 }
 
 // admit reads the number of slots that the holder of a slot goes by: after the
@@ -240,12 +269,12 @@ func (w *waiter) take(ctx context.Context, slot int) (*Lease, Holder, error) {
 // holder that was granted a slot before the number was changed is in the slot's
 // record by then, where the process that changes the number finds it afterwards.
 // A process that is granted a slot later reads the new number.
-func (s *Semaphore) admit(ctx context.Context, l *tenure.Lease) (size, error) {
+func (w *waiter) admit(ctx context.Context, l slots.Lock) (size, error) {
 	ctx, stop := l.Bind(ctx)
 	defer stop()
 	var z size
-	err := s.base.Patiently(ctx, slots.Patient(-1, tenure.AcquireOptions{}), func() (err error) {
-		z, err = s.current(ctx)
+	err := w.s.base.Patiently(ctx, slots.Patient(-1, tenure.AcquireOptions{}), func() (err error) {
+		z, err = w.current(ctx)
 		return err
 	})
 	return z, err

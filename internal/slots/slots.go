@@ -38,12 +38,23 @@ func (b Base) Check(kind string) error {
 	return text.OfLossyStore(b.Client.Options().LossyStore, "a "+kind)
 }
 
-// TryLock takes the lock of a slot if it is free: under the session, if there is one.
-func (b Base) TryLock(ctx context.Context, name string, o *tenure.AcquireOptions) (*tenure.Lease, error) {
+// Taker takes a lock if it is free, as [tenure.Client.TryAcquire] does, and with its errors.
+type Taker func(ctx context.Context, name string) (Lock, error)
+
+// Taker takes locks for this process: under the session, if there is one. The locks are
+// [*tenure.Lease].
+func (b Base) Taker(o *tenure.AcquireOptions) Taker {
+	take := b.Client.TryAcquire
 	if b.Session != nil {
-		return b.Session.TryAcquire(ctx, name, o)
+		take = b.Session.TryAcquire
 	}
-	return b.Client.TryAcquire(ctx, name, o)
+	return func(ctx context.Context, name string) (Lock, error) {
+		l, err := take(ctx, name, o)
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
+	}
 }
 
 // Bound returns a context that also ends with the session: a waiter only polls slots,
@@ -77,10 +88,10 @@ func (b Base) OrEnded(ctx context.Context, err error) error {
 
 // GiveBack releases a lease without work under it. It waits for a moment, so that the
 // next holder need not; a caller whose context has ended goes on at once.
-func (b Base) GiveBack(ctx context.Context, l *tenure.Lease) { b.GiveBackWith(ctx, l, nil) }
+func (b Base) GiveBack(ctx context.Context, l Lock) { b.GiveBackWith(ctx, l, nil) }
 
 // GiveBackWith is GiveBack with the options of the release.
-func (b Base) GiveBackWith(ctx context.Context, l *tenure.Lease, o *tenure.ReleaseOptions) {
+func (b Base) GiveBackWith(ctx context.Context, l Lock, o *tenure.ReleaseOptions) {
 	patience := b.Client.Options().RequestTimeout
 	if ctx.Err() != nil {
 		patience = time.Millisecond
@@ -97,6 +108,46 @@ var ErrBroken = errors.New("the work panicked, or ended its goroutine")
 type Lease interface {
 	Context() context.Context
 	Check() error
+}
+
+// Lock has what acquires need of a lock that was granted: a [*tenure.Lease], or the grant of a
+// holder in another process: see [Elsewhere].
+type Lock interface {
+	Check() error
+	Owner() string
+	Token() uint64
+	Bind(context.Context) (bound context.Context, stop context.CancelFunc)
+	Previous() (tenure.Term, bool)
+	ReleaseWith(context.Context, *tenure.ReleaseOptions) error
+}
+
+// Elsewhere is a holder in another process without a store, such as a client of a lock service,
+// for which this process acquires. This process looks on its behalf, and the holder has nothing
+// before it has learned of the [Grant].
+type Elsewhere struct {
+	// Take takes a lock for that holder.
+	Take Taker
+	// Wait is how long to wait at most. If zero, the acquire does not wait.
+	Wait time.Duration
+	// Met is called for what is in the way, each time that this is seen, by the goroutine of the
+	// caller.
+	Met func(*tenure.HeldError)
+}
+
+// Grant is what a holder elsewhere was granted.
+type Grant struct {
+	Lock Lock
+	// Slot is the number of the slot of a semaphore or of a reader. Slots is how many there are.
+	Slot, Slots int
+
+	// These are for readers and writers. Token is the fencing token under the lock's name. Last is
+	// the term of the last writer, nil without one. Drain says that a writer has met readers, and
+	// has to wait for their end. Unwritten is the data of the release of a writer that has not
+	// written.
+	Token     uint64
+	Last      *tenure.Term
+	Drain     bool
+	Unwritten []byte
 }
 
 // Failure returns the release options for the error of work: that the work has failed,

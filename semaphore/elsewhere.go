@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package semaphore
+
+import (
+	"context"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/slots"
+)
+
+// AcquireElsewhere takes a slot for a holder in another process, as [Semaphore.Acquire] does or,
+// if it does not wait, [Semaphore.TryAcquire]. It is for the lock service of this module. n is
+// the number of slots if none is stored; that of [New] does not count here.
+//
+// This process reads the number of slots after the slot was granted, and before the holder learns
+// of it. A slot that was removed is given back, and so is a slot whose grant has become too old.
+func (s *Semaphore) AcquireElsewhere(ctx context.Context, n int, of slots.Elsewhere) (slots.Grant, error) {
+	t, err := s.acquireElsewhere(ctx, n, of)
+	if err != nil {
+		return slots.Grant{}, wrap("acquire", s.name, err)
+	}
+	return slots.Grant{Lock: t.lock, Slot: t.slot, Slots: t.slots}, nil
+}
+
+func (s *Semaphore) acquireElsewhere(ctx context.Context, n int, of slots.Elsewhere) (*taken, error) {
+	if err := checkSlots(n); err != nil {
+		return nil, err
+	}
+	w := &waiter{s: s, take: of.Take, first: n, met: func(h Holder) {
+		of.Met(&tenure.HeldError{Owner: h.Owner, Token: h.Token, FreeIn: h.FreeIn})
+	}}
+	if of.Wait == 0 {
+		return w.once(ctx)
+	}
+	bounded, stop, over := slots.Within(ctx, of.Wait)
+	defer stop()
+	leave, err := s.queue.Enter(bounded)
+	if err != nil {
+		return nil, over(err)
+	}
+	defer leave()
+	defer w.end(ctx)
+	t, err := w.wait(bounded)
+	return t, over(err)
+}
+
+// LeftElsewhere says that a holder elsewhere has released a slot: this process's waiters look there
+// first.
+func (s *Semaphore) LeftElsewhere(slot int) { s.view.left(slot, nil) }
