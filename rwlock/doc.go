@@ -30,9 +30,10 @@
 // A reader first takes a slot, and then looks at the gate. A writer first takes the gate,
 // and then looks at the slots. The store is linearizable, so one of the two sees the
 // other. The reader turns back; the writer waits until the term that it has seen has
-// ended, or has shown no life for its lease, as a strong read that begins after that says. It
-// reads how many slots there are after it has the gate, because a reader may
-// have made more just before.
+// ended, or has shown no life for its lease, as a strong read that begins after that says; it
+// ends such a term by a write, since a client of the lock service may send its first
+// heartbeat at any time. It reads how many slots there are after it has the gate, because a
+// reader may have made more just before.
 //
 // # Tokens
 //
@@ -94,5 +95,5 @@
 // period, or watches it. Each slot and gate costs a
 // lock's heartbeats, or that of the session: see [Options.Session]. The first use writes
 // the number of slots: six calls more. After a crash others wait for the lease and a
-// refresh period.
+// refresh period, and a writer writes once for each reader that has crashed.
 package rwlock

@@ -20,16 +20,24 @@ import (
 // This process reads the gate after the slot was granted, and before the holder learns of it. If the
 // gate is shut the slot is given back.
 func (l *Lock) AcquireReadElsewhere(ctx context.Context, of slots.Elsewhere) (slots.Grant, error) {
-	r, err := l.acquireReadElsewhere(ctx, of)
+	attempts := 0
+	r, err := l.acquireReadElsewhere(ctx, of, func(ctx context.Context) (*reader, error) {
+		attempts++
+		return l.begin(ctx, of.Take, of.Met)
+	})
 	if err != nil {
 		return slots.Grant{}, wrap("acquire to read", l.name, err)
 	}
-	return slots.Grant{Lock: r.slot, Slot: r.n, Token: readerToken(r.last.Epoch), Last: r.last.Last}, nil
+	return slots.Grant{
+		Lock: r.slot, Slot: r.n, Waited: attempts > 1, Token: readerToken(r.last.Epoch), Last: r.last.Last,
+	}, nil
 }
 
-func (l *Lock) acquireReadElsewhere(ctx context.Context, of slots.Elsewhere) (*reader, error) {
+func (l *Lock) acquireReadElsewhere(
+	ctx context.Context, of slots.Elsewhere, attempt func(context.Context) (*reader, error),
+) (*reader, error) {
 	if of.Wait == 0 {
-		return once(ctx, l, tenure.AcquireOptions{}, func() (*reader, error) { return l.begin(ctx, of.Take, of.Met) })
+		return once(ctx, l, tenure.AcquireOptions{}, func() (*reader, error) { return attempt(ctx) })
 	}
 	ctx, stop, over := slots.Within(ctx, of.Wait)
 	defer stop()
@@ -37,7 +45,7 @@ func (l *Lock) acquireReadElsewhere(ctx context.Context, of slots.Elsewhere) (*r
 	defer func() { leave() }()
 	p := slots.Patient(l.client.Options().LeaseDuration, tenure.AcquireOptions{})
 	queued := false
-	r, err := retry(ctx, l, p, func() (*reader, error) { return l.begin(ctx, of.Take, of.Met) }, func(busy *BusyError) (err error) {
+	r, err := retry(ctx, l, p, func() (*reader, error) { return attempt(ctx) }, func(busy *BusyError) error {
 		if !queued {
 			// Those who find the gate shut wait in their order, so that one of them polls it, and one
 			// at a time finds out whether it is open.
@@ -76,7 +84,7 @@ func (l *Lock) AcquireWriteElsewhere(ctx context.Context, of slots.Elsewhere) (s
 		return slots.Grant{}, wrap("acquire to write", l.name, err)
 	}
 	return slots.Grant{
-		Lock: e.gate, Slots: e.slots, Token: writerToken(e.gate.Token()), Last: e.last.Last,
+		Lock: e.gate, Slots: e.slots, Waited: w.waited, Token: writerToken(e.gate.Token()), Last: e.last.Last,
 		Drain: len(e.readers) > 0, Unwritten: unwritten(e.gate),
 	}, nil
 }
@@ -93,11 +101,15 @@ func (l *Lock) AcquireWriteElsewhere(ctx context.Context, of slots.Elsewhere) (s
 // gate is only granted again, or shows a release, when its holder cannot act any more. So the
 // holder counts nil only if its own lease is valid when it comes, and then it need not be asked here
 // whether the gate is still held at the end.
-func (l *Lock) DrainElsewhere(ctx context.Context, token uint64, wait time.Duration, met func(*tenure.HeldError)) error {
+func (l *Lock) DrainElsewhere(
+	ctx context.Context, token uint64, wait time.Duration, met func(*tenure.HeldError),
+) error {
 	return wrap("drain", l.name, l.drainElsewhere(ctx, token, wait, met))
 }
 
-func (l *Lock) drainElsewhere(ctx context.Context, token uint64, wait time.Duration, met func(*tenure.HeldError)) error {
+func (l *Lock) drainElsewhere(
+	ctx context.Context, token uint64, wait time.Duration, met func(*tenure.HeldError),
+) error {
 	w := &writer{l: l, met: met}
 	var gate tenure.Status
 	var s *view
@@ -121,7 +133,8 @@ func (l *Lock) drainElsewhere(ctx context.Context, token uint64, wait time.Durat
 	case gate.Token != token, gate.State != tenure.StateHeld:
 		return &tenure.SupersededError{Owner: gate.Owner, Token: gate.Token, Released: gate.State == tenure.StateReleased}
 	case !gate.Held:
-		return fmt.Errorf("%w: the holder of the gate, or its session, has shown no sign of life, or has ended", tenure.ErrExpired)
+		return fmt.Errorf("%w: the holder of the gate, or its session, has ended, or has shown no sign of life",
+			tenure.ErrExpired)
 	case len(s.readers) > 0 && wait == 0:
 		w.meetsReaders(s.readers)
 		return busyReaders(s.readers)

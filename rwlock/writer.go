@@ -66,7 +66,10 @@ func (w *writer) wait(ctx context.Context, most time.Duration) (*entry, error) {
 	defer leave()
 	defer w.end(ctx)
 	p := slots.Patient(l.client.Options().LeaseDuration, w.options.AcquireOptions)
-	e, err := retry(bounded, l, p, func() (*entry, error) { return w.attempt(bounded, p) }, func(*BusyError) error { return w.stand(bounded, p) })
+	e, err := retry(bounded, l, p, func() (*entry, error) { return w.attempt(bounded, p) }, func(*BusyError) error {
+		w.waited = true
+		return w.stand(bounded, p)
+	})
 	return e, over(err)
 }
 
@@ -97,6 +100,7 @@ type writer struct {
 	leaves  bool                    // it leaves the waiting for readers to its holder
 	place   *slots.Place            // in the line of all processes; nil before it has one
 	alone   bool                    // it can have none
+	waited  bool                    // after its first attempt
 	gave    bool                    // it has let the gate stand open for the readers
 	before  *tenure.Status          // of the gate, at the last glance
 	chance  bool                    // it has seen that those before it are stuck
@@ -440,7 +444,10 @@ func (w *writer) look(ctx context.Context, n int) (*view, error) {
 		}
 		s.tokens += st.Token
 		if slots.Expired(st) {
-			if st, err = l.client.Status(ctx, SlotName(l.name, k)); err != nil {
+			if st, err = l.client.Status(ctx, SlotName(l.name, k)); err == nil && slots.Expired(st) {
+				st, err = l.base.EndDead(ctx, st)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -505,7 +512,7 @@ func (w *writer) drain(ctx context.Context, readers []noted) error {
 
 // stay returns those of the readers that may still be at work. A cheap read is enough to see
 // that a term has ended in order: once it has, it has. That its lease is over needs a
-// strong one: see [slots.Expired].
+// strong one, and a write: see [slots.Expired] and [slots.Base.EndDead].
 func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
 	names := make([]string, len(readers))
 	for i, r := range readers {
@@ -518,6 +525,9 @@ func (w *writer) stay(ctx context.Context, readers []noted) ([]noted, error) {
 		behind := st.Token < r.token // or a record that was deleted
 		if err == nil && (behind || st.Token == r.token && slots.Expired(st)) {
 			st, err = w.l.client.Status(ctx, names[i])
+		}
+		if err == nil && st.Token == r.token && slots.Expired(st) {
+			st, err = w.l.base.EndDead(ctx, st)
 		}
 		if err != nil {
 			return nil, err

@@ -17,26 +17,26 @@ import (
 // This process reads the number of slots after the slot was granted, and before the holder learns
 // of it. A slot that was removed is given back, and so is a slot whose grant has become too old.
 func (s *Semaphore) AcquireElsewhere(ctx context.Context, n int, of slots.Elsewhere) (slots.Grant, error) {
-	t, err := s.acquireElsewhere(ctx, n, of)
-	if err != nil {
-		return slots.Grant{}, wrap("acquire", s.name, err)
-	}
-	return slots.Grant{Lock: t.lock, Slot: t.slot, Slots: t.slots}, nil
-}
-
-func (s *Semaphore) acquireElsewhere(ctx context.Context, n int, of slots.Elsewhere) (*taken, error) {
-	if err := checkSlots(n); err != nil {
-		return nil, err
-	}
 	w := &waiter{s: s, take: of.Take, first: n, met: func(h Holder) {
 		of.Met(&tenure.HeldError{Owner: h.Owner, Token: h.Token, FreeIn: h.FreeIn})
 	}}
+	t, err := w.elsewhere(ctx, of)
+	if err != nil {
+		return slots.Grant{}, wrap("acquire", s.name, err)
+	}
+	return slots.Grant{Lock: t.lock, Slot: t.slot, Slots: t.slots, Waited: w.waited}, nil
+}
+
+func (w *waiter) elsewhere(ctx context.Context, of slots.Elsewhere) (*taken, error) {
+	if err := checkSlots(w.first); err != nil {
+		return nil, err
+	}
 	if of.Wait == 0 {
 		return w.once(ctx)
 	}
 	bounded, stop, over := slots.Within(ctx, of.Wait)
 	defer stop()
-	leave, err := s.queue.Enter(bounded)
+	leave, err := w.s.queue.Enter(bounded)
 	if err != nil {
 		return nil, over(err)
 	}

@@ -101,7 +101,8 @@ func (s *Semaphore) lookBy(ctx context.Context, slots []int, how *tenure.ReadOpt
 	return out
 }
 
-// certain reads the slots again that seem to have dead holders: see [slots.Expired].
+// certain reads the slots again that seem to have dead holders, and ends their terms if they do: see
+// [slots.Expired] and [slots.Base.EndDead].
 func (s *Semaphore) certain(ctx context.Context, seen []looked) []looked {
 	var again []int
 	for _, k := range seen {
@@ -113,6 +114,9 @@ func (s *Semaphore) certain(ctx context.Context, seen []looked) []looked {
 		return seen
 	}
 	for _, k := range s.look(ctx, again) {
+		if k.err == nil && slots.Expired(k.status) {
+			k.status, k.err = s.base.EndDead(ctx, k.status)
+		}
 		seen[slices.IndexFunc(seen, func(l looked) bool { return l.slot == k.slot })] = k
 	}
 	return seen

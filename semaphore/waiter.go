@@ -24,6 +24,7 @@ type waiter struct {
 	line    lineView
 	chance  time.Time // when it may look at a slot from behind
 	passed  int       // how many slots it has looked at once
+	waited  bool      // after its first round
 	failed  bool      // the store gave no answer: each round asks until it does
 	full    error     // what the last round met; nil if the store gave no answer
 }
@@ -38,7 +39,7 @@ type taken struct {
 func (w *waiter) wait(ctx context.Context) (*taken, error) {
 	refresh := w.s.client.Options().RefreshPeriod
 	p := slots.Patient(w.s.client.Options().LeaseDuration, w.options)
-	for {
+	for ; ; w.waited = true {
 		t, err := w.round(ctx)
 		w.failed = err != nil
 		switch {

@@ -56,14 +56,15 @@ var zones = []zone{
 	// What any user could have written shows that the public API is enough.
 	{"notify", ""}, // any transport can be written without us
 	{"fence ready adapters/certmagic adapters/clientgo", "."},
-	{"once internal/slots shard", ". internal/text"},
+	{"once shard", ". internal/text"},
+	{"internal/slots", ". admin internal/text"},
 	{"rwlock semaphore", ". admin internal/slots internal/text"},
 	// But no public call says whether there is a bubble of testing/synctest: that is the clock's.
 	{"tasks", ". once internal/clock"},
 	{"tenuretest", ". driver faultstore memstore internal/clock"},
-	{"server", ". driver once server/access server/internal/remote server/internal/wire"},
+	{"server", ". driver once rwlock semaphore internal/slots server/access server/internal/remote server/internal/wire"},
 	{"server/internal/wire", ""},
-	{"server/internal/remote", ". driver internal/engine internal/protocol internal/text server/internal/wire"},
+	{"server/internal/remote", ". driver internal/engine internal/protocol internal/slots internal/text server/internal/wire"},
 	{"server/access", "driver internal/text"},
 	{"server/dashboard", ". driver internal/text once server server/access server/internal/remote shard"},
 	{"internal/telemetry", ". internal/protocol internal/clock"},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/internal/text"
 )
 
@@ -139,6 +140,8 @@ type Grant struct {
 	Lock Lock
 	// Slot is the number of the slot of a semaphore or of a reader. Slots is how many there are.
 	Slot, Slots int
+	// Waited says that the first attempt has failed.
+	Waited bool
 
 	// These are for readers and writers. Token is the fencing token under the lock's name. Last is
 	// the term of the last writer, nil without one. Drain says that a writer has met readers, and
@@ -182,6 +185,26 @@ func AtWork(st tenure.Status) bool {
 // rejected. A caller that does not write must confirm with a strong read: a read that begins
 // after the lease is over, and shows the same, is certain.
 func Expired(st tenure.Status) bool { return st.State == tenure.StateHeld && !st.Held }
+
+// EndDead ends the term of a slot that a certain read has shown as [Expired], and returns what it shows
+// then: its holder may have come to life. Without this write a slot would keep a record that its
+// holder could still renew. A holder elsewhere that has sent no heartbeat yet has no deadline: it would
+// have the slot again with the first one, however late that is, beside others who go by its death. A
+// slot that is taken over has another record anyway; and a session ends by its own rules.
+func (b Base) EndDead(ctx context.Context, st tenure.Status) (tenure.Status, error) {
+	if st.Session != "" {
+		return st, nil
+	}
+	err := admin.ReleaseDead(ctx, b.Client, st.Name, "the holder has shown no sign of life for its lease")
+	switch {
+	case err == nil, errors.Is(err, tenure.ErrNotHeld): // or another process was quicker
+		st.State, st.FreeIn = tenure.StateReleased, 0
+		return st, nil
+	case errors.Is(err, tenure.ErrAlive):
+		return b.Client.Status(ctx, st.Name)
+	}
+	return st, err
+}
 
 // Options returns a copy of the options of an acquire, and refuses those that only
 // apply to one lock.
