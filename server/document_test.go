@@ -76,7 +76,7 @@ func TestDocumentHasTheFieldsOfBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, body := range []any{
-		new(wire.AcquireRequest), new(wire.Grant), new(wire.Waiting), new(wire.HeartbeatRequest), new(wire.Renewal),
+		new(wire.AcquireRequest), new(wire.Grant), new(wire.LastWriter), new(wire.DrainRequest), new(wire.Waiting), new(wire.HeartbeatRequest), new(wire.Renewal),
 		new(wire.HeartbeatsRequest), new(wire.HeartbeatsResponse), new(wire.HeartbeatResult), new(wire.ReleaseRequest),
 		new(wire.AskRequest), new(wire.FenceCheckRequest), new(wire.Leader), new(wire.Status), new(wire.RequestInfo),
 		new(wire.Tenure), new(wire.LocksResponse), new(wire.Unreadable), new(wire.HistoryResponse), new(wire.Event),

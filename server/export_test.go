@@ -27,7 +27,7 @@ func (s *Server) Addresses() int {
 }
 
 var kinds = []kind{
-	badRequest, unauthenticated, forbidden, notFound, wrongMethod, held, stale, alreadyAsked, alive, notHeld, noSessions, lost,
+	badRequest, unauthenticated, forbidden, notFound, wrongMethod, held, stale, alreadyAsked, alive, notHeld, noSessions, unsupported, lost,
 	tooLarge, wrongType, misdirected, limited, unknown, unavailable, noLeader, unanswered,
 }
 

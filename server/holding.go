@@ -29,6 +29,9 @@ func (c *call) acquire() error {
 		return err
 	}
 	wait, err := waitOf(q.WaitMs)
+	if err == nil {
+		err = checkSlots(q)
+	}
 	if err != nil {
 		return err
 	}
@@ -124,6 +127,11 @@ type attempt struct {
 	wait    time.Duration
 	began   time.Duration // when the call arrived
 	streams bool          // its answer is a stream, for a client that waits
+
+	// Of a slot, a reader or a writer: what was in the way last, nil for nothing, and whether it has
+	// waited.
+	met    *tenure.HeldError
+	waited bool
 }
 
 // errWaited is the cause when a wait ends after wait_ms.
@@ -133,7 +141,12 @@ var errWaited = errors.New("waited for wait_ms")
 func (a *attempt) take(ctx context.Context, waiting func(*tenure.HeldError)) (wire.Grant, error) {
 	locks, q := a.c.s.remote, a.of
 	q.Host = hostOf(a.c.principal, q.Host)
-	if a.wait == 0 {
+	switch {
+	case q.Slots != nil:
+		return a.takeSlot(ctx, q, waiting)
+	case q.Shared, q.Exclusive:
+		return a.takePart(ctx, q, waiting)
+	case a.wait == 0:
 		return locks.Acquire(ctx, q, false, waiting)
 	}
 	bound, cancel := context.WithTimeoutCause(ctx, a.wait, errWaited)
@@ -182,7 +195,7 @@ func (a *attempt) hand(g wire.Grant, send func(wire.Grant) error) error {
 	c.s.meter.granted(g)
 	removed := c.still(access.Hold, g.Name)
 	err := cmp.Or(c.r.Context().Err(), removed)
-	if err == nil && !a.streams {
+	if err == nil && !a.streams && !a.waited {
 		c.s.remote.Counts(&g, a.began)
 	}
 	if err == nil {
@@ -280,10 +293,13 @@ func (c *call) release() error {
 	if err := c.may(access.Hold, q.Name); err != nil {
 		return err
 	}
+	if err := checkLeft(q.Name, q.Token, q.Data); err != nil {
+		return err
+	}
 	if err := c.s.remote.Release(c.r.Context(), q, access.IsTrial(q.Name)); err != nil {
 		return err
 	}
-	c.s.meter.used(q.Name, q.Token)
+	c.s.released(q.Name, q.Token)
 	return c.answer(wire.Empty{})
 }
 

@@ -59,7 +59,7 @@ func newMeter(routes map[string]*route) *meter {
 	m := &meter{
 		offered: map[offered]struct{}{},
 		calls:   map[answered]uint64{}, took: map[string]*histogram{},
-		waits:    map[string]int{"acquire": 0, "events": 0, "request": 0},
+		waits:    map[string]int{"acquire": 0, "drain": 0, "events": 0, "request": 0},
 		beats:    map[string]uint64{"renewed": 0, "lost": 0, "unknown": 0, "refused": 0},
 		refusals: map[string]uint64{"host": 0, "origin": 0, "token": 0, "token_limit": 0, "right": 0, "limit": 0},
 	}

@@ -36,6 +36,7 @@ var (
 	alive           = kind{"alive", 409, "The holder is alive"}
 	notHeld         = kind{"not-held", 409, "Not held"}
 	noSessions      = kind{"no-sessions", 409, "The store has no sessions"}
+	unsupported     = kind{"unsupported", 409, "The store does not support it"}
 	lost            = kind{"lost", 410, "Lease lost"}
 	tooLarge        = kind{"too-large", 413, "Too large"}
 	wrongType       = kind{"unsupported-media-type", 415, "Unsupported media type"}

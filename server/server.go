@@ -19,6 +19,8 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/rwlock"
+	"github.com/tenurelock/tenure/semaphore"
 	"github.com/tenurelock/tenure/server/access"
 	"github.com/tenurelock/tenure/server/internal/remote"
 )
@@ -194,6 +196,8 @@ type Server struct {
 	limits *limiter
 	waits  *gate
 	feeds  *feeds
+	sems   kept[semaphore.Semaphore]
+	rws    kept[rwlock.Lock]
 	ready  recent[tenure.Status]
 	leads  *leaders
 	errors errorLog
@@ -223,6 +227,8 @@ func New(client *tenure.Client, options Options) (*Server, error) {
 	s.meter = newMeter(s.routes)
 	s.feeds = newFeeds(client)
 	s.leads = &leaders{client: client}
+	s.sems.make = func(name string) (*semaphore.Semaphore, error) { return semaphore.New(client, name, 1, nil) }
+	s.rws.make = func(name string) (*rwlock.Lock, error) { return rwlock.New(client, name, nil) }
 	return s, nil
 }
 
@@ -360,6 +366,7 @@ func (s *Server) makeRoutes() map[string]*route {
 		{http.MethodPost, "/v1/sessions/close", holder, (*call).closeSession, maxShortBody},
 		{http.MethodPost, "/v1/sessions/attach", holder, (*call).attach, maxBatchBody},
 		{http.MethodPost, "/v1/sessions/release", holder, (*call).releaseUnder, maxBody},
+		{http.MethodPost, "/v1/drain", caller, (*call).drain, maxShortBody},
 		{http.MethodPost, "/v1/requests", caller, (*call).ask, maxShortBody},
 		{http.MethodPost, "/v1/fence-check", caller, (*call).fenceCheck, maxShortBody},
 		{http.MethodGet, "/v1/locks", caller, (*call).locks, 0},

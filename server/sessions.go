@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -162,7 +163,7 @@ func (c *call) releaseUnder() error {
 	var all sync.WaitGroup
 	for i, one := range q.Locks {
 		all.Go(func() {
-			err := c.may(access.Hold, one.Name)
+			err := cmp.Or(c.may(access.Hold, one.Name), checkLeft(one.Name, one.Token, one.Data))
 			if err == nil {
 				err = c.s.remote.Detach(c.r.Context(), q.Session, of, one)
 			}
@@ -171,7 +172,7 @@ func (c *call) releaseUnder() error {
 				results[i].Problem = c.told(err).Problem
 				return
 			}
-			c.s.meter.used(one.Name, one.Token)
+			c.s.released(one.Name, one.Token)
 		})
 	}
 	all.Wait()

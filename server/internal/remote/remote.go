@@ -60,13 +60,23 @@ func New(client *tenure.Client) *Client {
 func (c *Client) Acquire(
 	ctx context.Context, q wire.AcquireRequest, wait bool, waiting func(*tenure.HeldError),
 ) (wire.Grant, error) {
+	rec, err := c.acquire(ctx, q, wait, waiting)
+	if err != nil {
+		return wire.Grant{}, err
+	}
+	return c.grantOf(rec), nil
+}
+
+func (c *Client) acquire(
+	ctx context.Context, q wire.AcquireRequest, wait bool, waiting func(*tenure.HeldError),
+) (driver.Record, error) {
 	t := c.engine.Timing()
 	op, patience := "acquire", t.Lease
 	if !wait {
 		op, patience = "try acquire", 3*t.RequestTimeout
 	}
 	if err := check(ctx, q); err != nil {
-		return wire.Grant{}, wrap(op, q.Name, err)
+		return driver.Record{}, wrap(op, q.Name, err)
 	}
 	var held func(error)
 	if waiting != nil {
@@ -76,13 +86,15 @@ func (c *Client) Acquire(
 		Key: q.Name, Owner: q.Owner, Host: q.Host, Label: q.Label, Data: slices.Clone(q.Data), Try: !wait, Patience: patience,
 		Drift: driftOf(q.Clock),
 	}, held)
-	if err != nil {
-		return wire.Grant{}, wrap(op, q.Name, err)
-	}
+	return rec, wrap(op, q.Name, err)
+}
+
+func (c *Client) grantOf(rec driver.Record) wire.Grant {
+	t := c.engine.Timing()
 	return wire.Grant{
-		Name: q.Name, Token: rec.Token, Beat: rec.Beat, Data: rec.Data, LeaseMs: t.Lease.Milliseconds(),
+		Name: rec.Key, Token: rec.Token, Beat: rec.Beat, Data: rec.Data, LeaseMs: t.Lease.Milliseconds(),
 		HeartbeatMs: t.HeartbeatOf(rec).Milliseconds(), FreeAfterMs: t.FreeAfter().Milliseconds(),
-	}, nil
+	}
 }
 
 func check(ctx context.Context, q wire.AcquireRequest) error {

@@ -12,26 +12,49 @@ type Empty struct{}
 
 // AcquireRequest is a call to acquire a lock.
 type AcquireRequest struct {
-	Clock  string `json:"clock,omitempty"`
-	Data   []byte `json:"data,omitempty"`
-	Host   string `json:"host,omitempty"`
-	Label  string `json:"label,omitempty"`
-	Name   string `json:"name"`
-	Owner  string `json:"owner"`
-	WaitMs int64  `json:"wait_ms,omitempty"`
+	Clock     string `json:"clock,omitempty"`
+	Data      []byte `json:"data,omitempty"`
+	Exclusive bool   `json:"exclusive,omitempty"`
+	Host      string `json:"host,omitempty"`
+	Label     string `json:"label,omitempty"`
+	Name      string `json:"name"`
+	Owner     string `json:"owner"`
+	Shared    bool   `json:"shared,omitempty"`
+	Slots     *int64 `json:"slots,omitempty"`
+	WaitMs    int64  `json:"wait_ms,omitempty"`
 }
 
 // Grant is a lock that was granted: the client holds it from its first confirmed heartbeat on, or, if
 // UsableMs is not 0 and the answer came soon enough, at once.
 type Grant struct {
-	Beat        string `json:"beat"`
-	Data        []byte `json:"data,omitempty"`
-	FreeAfterMs int64  `json:"free_after_ms"`
-	HeartbeatMs int64  `json:"heartbeat_ms"`
-	LeaseMs     int64  `json:"lease_ms"`
-	Name        string `json:"name"`
-	Token       uint64 `json:"token"`
-	UsableMs    int64  `json:"usable_ms,omitempty"`
+	Beat        string     `json:"beat"`
+	Data        []byte     `json:"data,omitempty"`
+	Drain       bool       `json:"drain,omitempty"`
+	FenceToken  uint64     `json:"fence_token,omitempty"`
+	FreeAfterMs int64      `json:"free_after_ms"`
+	HeartbeatMs int64      `json:"heartbeat_ms"`
+	LastWriter  LastWriter `json:"last_writer,omitzero"`
+	LeaseMs     int64      `json:"lease_ms"`
+	Name        string     `json:"name"`
+	Slot        *int64     `json:"slot,omitempty"`
+	Slots       int64      `json:"slots,omitempty"`
+	Token       uint64     `json:"token"`
+	Unwritten   []byte     `json:"unwritten,omitempty"`
+	UsableMs    int64      `json:"usable_ms,omitempty"`
+}
+
+// LastWriter is the last term of a lock for readers and writers in which its holder wrote.
+type LastWriter struct {
+	End   string `json:"end"`
+	Owner string `json:"owner"`
+	Token uint64 `json:"token"`
+}
+
+// DrainRequest is a writer's wait for the readers that its acquire has met.
+type DrainRequest struct {
+	Name   string `json:"name"`
+	Token  uint64 `json:"token"`
+	WaitMs int64  `json:"wait_ms,omitempty"`
 }
 
 // Waiting is the holder that an acquire waits for.
