@@ -91,9 +91,9 @@ func (l *Lock) AcquireWriteElsewhere(ctx context.Context, of slots.Elsewhere) (s
 
 // DrainElsewhere waits, for at most that long, until all readers are gone that there may be beside
 // the holder elsewhere of the gate with that token. It may be called for a holder as often as it
-// likes, in any process. The error is a [*BusyError] if readers are left, or matches
-// [tenure.ErrLost] if the gate has another holder, or none. met is called for one of the readers,
-// each time that they are seen.
+// likes, in any process. It returns how many slots there are. The error is a [*BusyError] if readers
+// are left, or matches [tenure.ErrLost] if the gate has another holder, or none. met is called for one
+// of the readers, each time that they are seen.
 //
 // The slots are read after the gate was seen under that token, so after it was granted. A reader that
 // this does not show takes its slot later, and looks at the gate after that: it turns back if the
@@ -103,13 +103,14 @@ func (l *Lock) AcquireWriteElsewhere(ctx context.Context, of slots.Elsewhere) (s
 // whether the gate is still held at the end.
 func (l *Lock) DrainElsewhere(
 	ctx context.Context, token uint64, wait time.Duration, met func(*tenure.HeldError),
-) error {
-	return wrap("drain", l.name, l.drainElsewhere(ctx, token, wait, met))
+) (n int, err error) {
+	n, err = l.drainElsewhere(ctx, token, wait, met)
+	return n, wrap("drain", l.name, err)
 }
 
 func (l *Lock) drainElsewhere(
 	ctx context.Context, token uint64, wait time.Duration, met func(*tenure.HeldError),
-) error {
+) (int, error) {
 	w := &writer{l: l, met: met}
 	var gate tenure.Status
 	var s *view
@@ -129,19 +130,19 @@ func (l *Lock) drainElsewhere(
 	})
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case gate.Token != token, gate.State != tenure.StateHeld:
-		return &tenure.SupersededError{Owner: gate.Owner, Token: gate.Token, Released: gate.State == tenure.StateReleased}
+		return 0, &tenure.SupersededError{Owner: gate.Owner, Token: gate.Token, Released: gate.State == tenure.StateReleased}
 	case !gate.Held:
-		return fmt.Errorf("%w: the holder of the gate, or its session, has ended, or has shown no sign of life",
+		return 0, fmt.Errorf("%w: the holder of the gate, or its session, has ended, or has shown no sign of life",
 			tenure.ErrExpired)
 	case len(s.readers) > 0 && wait == 0:
 		w.meetsReaders(s.readers)
-		return busyReaders(s.readers)
+		return s.slots, busyReaders(s.readers)
 	}
 	bounded, stop, over := slots.Within(ctx, wait)
 	defer stop()
-	return over(w.drain(bounded, s.readers))
+	return s.slots, over(w.drain(bounded, s.readers))
 }
 
 // OpenedElsewhere says that a holder elsewhere has opened the gate: see [turn].

@@ -19,6 +19,18 @@ func (s *Server) Feeds() int {
 	return len(s.feeds.all)
 }
 
+// Kept returns how many semaphores, and locks for readers and writers, the server keeps.
+func (s *Server) Kept() (sems, rws int) {
+	s.sems.mu.Lock()
+	defer s.sems.mu.Unlock()
+	s.rws.mu.Lock()
+	defer s.rws.mu.Unlock()
+	return len(s.sems.all), len(s.rws.all)
+}
+
+// MaxIdle is how many of each the server keeps that no call uses.
+const MaxIdle = maxIdle
+
 // Addresses returns how many addresses the server remembers.
 func (s *Server) Addresses() int {
 	s.limits.mu.Lock()

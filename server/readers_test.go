@@ -4,6 +4,7 @@
 package server_test
 
 import (
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,15 @@ func TestAGateThatIsGivenBackIsNoWritersTerm(t *testing.T) {
 			h, a := w.part("jobs/c", "web-3", writes, waits(20*time.Second))
 			is(a, 2*a.number("token"))
 			w.want(h.release(object{"data": a.string("unwritten")}), 200, "")
+			time.Sleep(time.Second)
+		}
+		for range 4 { // by the server, because the writer has gone away
+			reader.beats()
+			r := request("POST", "/v1/acquire", ci, asks("jobs/c", "web-3", writes, waits(20*time.Second)))
+			r.Header.Set("Accept", "text/event-stream")
+			s := &stream{ResponseRecorder: httptest.NewRecorder()}
+			s.broken.Store(true)
+			w.carryOut(r, s)
 			time.Sleep(time.Second)
 		}
 		_, a = w.part("jobs/c", "web-4", reads)

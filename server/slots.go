@@ -302,7 +302,8 @@ func (c *call) drain() error {
 	}
 	defer leave()
 	var met *tenure.HeldError
-	err = n.of.DrainElsewhere(ctx, q.Token, wait, func(e *tenure.HeldError) { met = e })
+	looked, err := n.of.DrainElsewhere(ctx, q.Token, wait, func(e *tenure.HeldError) { met = e })
+	c.s.limits.read(c.principal.Name(), looked)
 	if err != nil {
 		return inTheWay(ctx, err, met)
 	}

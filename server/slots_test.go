@@ -13,6 +13,7 @@ import (
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/semaphore"
+	"github.com/tenurelock/tenure/server"
 	"github.com/tenurelock/tenure/tenuretest"
 )
 
@@ -289,6 +290,45 @@ func TestPartsThatBreakARule(t *testing.T) {
 			w.Errorf("there is %+v, %v", st, err)
 		}
 	})
+}
+
+// The server forgets those that no call uses, the longest unused ones first.
+func TestSemaphoresAreForgotten(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.part("jobs/0", "web-1", ofSlots(1))
+		waiter := w.parting("jobs/0", "web-2", ofSlots(1), waits(20*time.Second))
+		time.Sleep(time.Second)
+		for i := range server.MaxIdle + 20 {
+			w.part(fmt.Sprint("jobs/s", i), "web-1", ofSlots(1))
+			w.part(fmt.Sprint("jobs/c", i), "web-1", reads)
+		}
+		if sems, rws := w.Kept(); sems != server.MaxIdle+1 || rws != server.MaxIdle {
+			w.Errorf("it keeps %d semaphores, and %d locks", sems, rws)
+		}
+		waiter.leave()
+		if sems, _ := w.Kept(); sems != server.MaxIdle {
+			w.Errorf("it keeps %d semaphores", sems)
+		}
+	}, func(o *server.Options) { o.Limits.Calls = 1e6 })
+}
+
+// A call that reads the slots of a large semaphore counts as several.
+func TestACallForManySlotsIsNotCheap(t *testing.T) {
+	inWorld(t, func(w *world) {
+		sem := testutil.Must(semaphore.New(w.World.Client("go").Client, "jobs/r", 300, nil))(w.T)
+		for range 300 {
+			testutil.Must(sem.TryAcquire(w.T.Context(), nil))(w.T)
+		}
+		refused := 0
+		for range 10 { // half of what one may do at once
+			if a := w.post("/v1/acquire", ci, asks("jobs/r", "web-2", ofSlots(300))); a.kind() == "limited" {
+				refused++
+			}
+		}
+		if refused == 0 {
+			w.Error("it may read any number of slots")
+		}
+	}, func(o *server.Options) { o.Limits.Calls = 10 })
 }
 
 func TestStoresWithoutSlots(t *testing.T) {

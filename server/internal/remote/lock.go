@@ -96,14 +96,19 @@ func (l *Lock) Previous() (tenure.Term, bool) {
 // ReleaseWith gives the lock back, which nobody else can use. With data it is a release of the
 // holder, or none if the store does not answer in time; without, it does not wait for the store.
 func (l *Lock) ReleaseWith(ctx context.Context, o *tenure.ReleaseOptions) error {
-	var err error
-	if o != nil && o.Data != nil {
-		_, err = l.c.engine.RemoteWrite(ctx, protocol.RemoteHeartbeat{
-			Key: l.rec.Key, Token: l.rec.Token, After: l.rec.Beat, Data: o.Data,
-		})
-		l.c.engine.Released(l.rec.Key)
+	var data []byte
+	if o != nil {
+		data = o.Data
 	}
-	l.c.engine.RemoteDiscard(l.rec.Key, l.rec.Token)
+	return l.c.giveBack(ctx, l.Grant(), data)
+}
+
+func (c *Client) giveBack(ctx context.Context, g wire.Grant, data []byte) (err error) {
+	if data != nil {
+		_, err = c.engine.RemoteWrite(ctx, protocol.RemoteHeartbeat{Key: g.Name, Token: g.Token, After: g.Beat, Data: data})
+		c.engine.Released(g.Name)
+	}
+	c.engine.RemoteDiscard(g.Name, g.Token)
 	return err
 }
 

@@ -125,9 +125,16 @@ func (c *Client) Counts(g *wire.Grant, began time.Duration) {
 }
 
 // Discard releases a granted lock at once, if the grant cannot be sent to its holder, and the
-// holder has shown no life through this process. It does not wait for the store. It leaves a grant
+// holder has shown no life through this process. It does not wait for the store, except for a gate
+// of readers and writers, in which it leaves what the grant has as unwritten. It leaves a grant
 // alone that its holder may count: although its sending failed, the holder may have it.
-func (c *Client) Discard(g wire.Grant) { c.engine.RemoteDiscard(g.Name, g.Token) }
+func (c *Client) Discard(g wire.Grant) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.engine.Timing().RequestTimeout)
+	defer cancel()
+	if g.UsableMs == 0 {
+		_ = c.giveBack(ctx, g, g.Unwritten) // or the record expires by itself
+	}
+}
 
 // Heartbeat renews a lease. The holder makes the next beat: After up to and with its dash, and
 // 13 letters or digits, made at random; the same call again has the same one. The holder may
