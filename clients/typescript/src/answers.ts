@@ -4,7 +4,7 @@
 /** What an answer means. An answer that is not certainly the service's own is unknown. @module */
 
 import { AskedError, HeldError, TokenError } from "./errors.js";
-import type { Grant } from "./lease.js";
+import type { Grant, Opened } from "./lease.js";
 
 /** An HTTP answer, whole. */
 export interface Reply {
@@ -20,7 +20,20 @@ export interface Confirmed {
   readonly usableMs: number;
   readonly heartbeatMs: number;
   readonly asked: AskedError | undefined;
+  /** Of a session: what holders of its locks are asked. */
+  readonly requests?: readonly SessionRequest[];
 }
+
+/** What the holder of a lock under a session is asked. */
+export interface SessionRequest {
+  readonly id: string;
+  readonly name: string;
+  readonly token: number;
+  readonly asked: AskedError;
+}
+
+/** What became of one lock of a call about several: carried out, or a problem. */
+export type Result = Problem | { readonly is: "done"; readonly asked: AskedError | undefined };
 
 /** The service refused the call, or could not carry it out. */
 export interface Problem {
@@ -43,8 +56,10 @@ export interface Unknown {
 }
 
 export type Granted = { readonly is: "granted"; readonly grant: Grant };
+export type SessionOpened = { readonly is: "opened"; readonly opened: Opened };
+export type Results = { readonly is: "results"; readonly results: readonly Result[] };
 export type Done = { readonly is: "done" };
-export type Answer = Granted | Confirmed | Done | Problem | Unknown;
+export type Answer = Granted | SessionOpened | Confirmed | Results | Done | Problem | Unknown;
 export type Fields = Readonly<Record<string, unknown>>;
 
 const PREFIX = "urn:tenure:problem:";
@@ -57,33 +72,79 @@ class NotOurs extends Error {}
 /** Reads the answer to an acquire of the lock. */
 export function readAcquire(reply: Reply, name: string): Answer {
   return read(reply, (body) => {
-    const { beat, data } = body;
-    if (body["name"] !== name || typeof beat !== "string" || beat.split("-").length !== 2) {
+    if (body["name"] !== name) {
       throw new NotOurs("not a grant of this lock");
     }
-    if (typeof body["token"] === "number" && body["token"] > Number.MAX_SAFE_INTEGER) {
+    const { token } = body;
+    if (typeof token === "number" && token > Number.MAX_SAFE_INTEGER) {
       // JSON.parse has rounded it.
-      const raw = /"token"\s*:\s*(\d+)/.exec(reply.body)?.[1] ?? String(body["token"]);
+      const raw = /"token"\s*:\s*(\d+)/.exec(reply.body)?.[1] ?? String(token);
       const error = new TokenError(`"${name}": token ${raw} is above 2^53 - 1, which a number cannot hold: use a client of another language`);
       return { is: "unknown", why: error.message, error };
     }
     whole(body, "free_after_ms", 0);
-    const grant = {
+    const data = bytes(body, "data");
+    const grant: Grant = {
       name,
       token: whole(body, "token", 1, Number.MAX_SAFE_INTEGER),
-      beat,
+      beat: beatOf(body),
       leaseMs: whole(body, "lease_ms", 1),
       usableMs: body["usable_ms"] === undefined ? 0 : whole(body, "usable_ms", 0),
       heartbeatMs: whole(body, "heartbeat_ms", 1),
+      ...(data && { data }),
     };
-    if (data === undefined || data === null) {
-      return { is: "granted", grant };
-    }
-    if (typeof data !== "string" || !BASE64.test(data)) {
-      throw new NotOurs("data is not base64");
-    }
-    return { is: "granted", grant: { ...grant, data: new Uint8Array(Buffer.from(data, "base64")) } };
+    return { is: "granted", grant };
   });
+}
+
+/** Reads the answer to the opening of a session. */
+export function readOpen(reply: Reply): Answer {
+  return read(reply, (body) => {
+    const session = text(body["session"]);
+    if (!/^[0-9A-Za-z-]{1,64}$/.test(session)) {
+      throw new NotOurs("not a session");
+    }
+    const opened = { session, beat: beatOf(body), leaseMs: whole(body, "lease_ms", 1), heartbeatMs: whole(body, "heartbeat_ms", 1) };
+    return { is: "opened", opened };
+  });
+}
+
+/** Reads the answer to a heartbeat of a session. */
+export function readSessionHeartbeat(reply: Reply): Answer {
+  return read(reply, (body) => ({
+    is: "confirmed",
+    usableMs: whole(body, "usable_ms", 0),
+    heartbeatMs: whole(body, "heartbeat_ms", 1),
+    asked: undefined,
+    requests: list(body, "requests").map((one) => {
+      const request = fields(one, "a request");
+      const { id, name, token } = request;
+      const asked = requestOf(request);
+      if (typeof id !== "string" || typeof name !== "string" || typeof token !== "number" || !asked) {
+        throw new NotOurs("requests has what is no request");
+      }
+      return { id, name, token, asked };
+    }),
+  }));
+}
+
+/** Reads the answer to a call about these locks: the result for each, in the same order. */
+export function readResults(reply: Reply, names: readonly string[]): Answer {
+  return read(reply, (body) => {
+    const given = list(body, "results").map((one) => fields(one, "a result"));
+    if (given.length !== names.length || given.some(({ name }, i) => name !== names[i])) {
+      throw new NotOurs("not the results for these locks");
+    }
+    const results = given.map(({ problem, asked }): Result => {
+      return problem === undefined ? { is: "done", asked: requestOf(asked) } : problemOf(fields(problem, "problem"), 0);
+    });
+    return { is: "results", results };
+  });
+}
+
+/** Says whether the same call is sent again after the problem. */
+export function repeats({ status }: Problem): boolean {
+  return status >= 500 || status === 401 || status === 403 || status === 429;
 }
 
 /** Reads the answer to a heartbeat. */
@@ -92,12 +153,12 @@ export function readHeartbeat(reply: Reply): Answer {
     is: "confirmed",
     usableMs: whole(body, "usable_ms", 0),
     heartbeatMs: whole(body, "heartbeat_ms", 1),
-    asked: request(body["asked"]),
+    asked: requestOf(body["asked"]),
   }));
 }
 
-/** Reads the answer to a release. */
-export function readRelease(reply: Reply): Answer {
+/** Reads an answer without content: to a release, or the closing of a session. */
+export function readDone(reply: Reply): Answer {
   return read(reply, () => ({ is: "done" }));
 }
 
@@ -107,7 +168,7 @@ export function heldBy(body: Fields, lock: string): HeldError {
   return new HeldError(
     lock,
     text(holder),
-    typeof token === "number" && Number.isSafeInteger(token) ? token : 0,
+    safe(token),
     typeof freeIn === "number" ? freeIn : 0,
     reserved === true,
     text(label),
@@ -156,14 +217,19 @@ function read(reply: Reply, ok: (body: Fields) => Answer): Answer {
 }
 
 function problem(reply: Reply): Problem {
-  const body = object(reply.body);
-  const type = text(body["type"]);
-  if (!type.startsWith(PREFIX) || body["status"] !== reply.status) {
+  const problem = problemOf(object(reply.body), /^\d+$/.test(reply.retryAfter ?? "") ? Number(reply.retryAfter) * 1000 : 0);
+  if (problem.status !== reply.status) {
+    throw new NotOurs("a problem of another status");
+  }
+  return problem;
+}
+
+function problemOf(body: Fields, retryAfterMs: number): Problem {
+  const { type, status, detail } = body;
+  if (!text(type).startsWith(PREFIX) || typeof status !== "number") {
     throw new NotOurs("a problem of a type that the service does not have");
   }
-  const wait = /^\d+$/.test(reply.retryAfter ?? "") ? Number(reply.retryAfter) * 1000 : 0;
-  const kind = type.slice(PREFIX.length);
-  return { is: "problem", kind, status: reply.status, detail: text(body["detail"]), more: body, retryAfterMs: wait };
+  return { is: "problem", kind: text(type).slice(PREFIX.length), status, detail: text(detail), more: body, retryAfterMs };
 }
 
 /** Returns the JSON object that a body is. */
@@ -174,10 +240,46 @@ export function object(body: string): Fields {
   } catch {
     throw new NotOurs("not JSON");
   }
+  return fields(value, "the answer");
+}
+
+function fields(value: unknown, what: string): Fields {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw new NotOurs("not a JSON object");
+    throw new NotOurs(`${what} is not a JSON object`);
   }
   return value as Fields;
+}
+
+function list(body: Fields, key: string): readonly unknown[] {
+  const value = body[key];
+  if (!Array.isArray(value)) {
+    throw new NotOurs(`${key} is not a list`);
+  }
+  return value;
+}
+
+function beatOf(body: Fields): string {
+  const { beat } = body;
+  if (typeof beat !== "string" || beat.split("-").length !== 2) {
+    throw new NotOurs("no beat");
+  }
+  return beat;
+}
+
+function bytes(body: Fields, key: string): Uint8Array | undefined {
+  const value = body[key];
+  if (value === undefined || value === null) {
+    return undefined;
+  }
+  if (typeof value !== "string" || !BASE64.test(value)) {
+    throw new NotOurs(`${key} is not base64`);
+  }
+  return new Uint8Array(Buffer.from(value, "base64"));
+}
+
+/** Returns a token for people; 0 if it is above 2^53 - 1, and so was rounded. */
+function safe(token: unknown): number {
+  return typeof token === "number" && Number.isSafeInteger(token) ? token : 0;
 }
 
 function whole(body: Fields, key: string, least: number, most = LONGEST): number {
@@ -188,7 +290,7 @@ function whole(body: Fields, key: string, least: number, most = LONGEST): number
   return value;
 }
 
-function request(asked: unknown): AskedError | undefined {
+function requestOf(asked: unknown): AskedError | undefined {
   if (asked === undefined || asked === null) {
     return undefined;
   }

@@ -68,6 +68,12 @@ export class ProblemError extends TenureError {
 }
 
 /**
+ * The store of the server keeps no sessions: it may lose what it has confirmed, or is shared with another
+ * lock client. Acquire single locks, which have heartbeats of their own.
+ */
+export class NoSessionsError extends ProblemError {}
+
+/**
  * The lock was granted under a token above 2^53 - 1, which a number cannot hold: the resource could
  * not tell it from another one. The service frees the lock by itself. Use a client of another language.
  */

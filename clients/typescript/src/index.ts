@@ -13,9 +13,11 @@
  * @module
  */
 
-export { Client, type AcquireOptions, type ClientOptions } from "./client.js";
+export { Client, type ClientOptions } from "./client.js";
+export type { AcquireOptions } from "./acquire.js";
 export { greaterClock, type Clock, type Reading } from "./clock.js";
 export * from "./errors.js";
 export type { Lock, ReleaseOptions } from "./lock.js";
+export type { Session, SessionAcquireOptions, SessionOptions } from "./session.js";
 export type { Call, TlsOptions, Transport } from "./transport.js";
 export type { Reply } from "./answers.js";

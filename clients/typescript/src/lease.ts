@@ -38,6 +38,14 @@ export interface Grant {
   readonly data?: Uint8Array;
 }
 
+/** The answer to the opening of a session. */
+export interface Opened {
+  readonly session: string;
+  readonly beat: string;
+  readonly leaseMs: number;
+  readonly heartbeatMs: number;
+}
+
 /** One heartbeat. It is the same in each sending; firstSent is the instant before the first. */
 export interface Heartbeat {
   readonly after: string;
@@ -54,17 +62,35 @@ const COUNTED_PART = 10;
 /** The part of a lease for which the release of a lock that is not held is tried. */
 const IDLE_PART = 5;
 
+/** Says whether the grant that answered an acquire sent after that instant may be counted; it is there now. */
+export function counts({ usableMs = 0, leaseMs }: Pick<Grant, "leaseMs"> & Partial<Grant>, sent: number, now: number): boolean {
+  const soon = now >= sent && now - sent < leaseMs / COUNTED_PART;
+  return usableMs > 0 && soon;
+}
+
+/** Returns another beat of the same term. */
+export function following(beat: string, random: () => string): string {
+  for (;;) {
+    const next = beat.slice(0, beat.indexOf("-") + 1) + random();
+    if (next !== beat) {
+      return next;
+    }
+  }
+}
+
 /** Returns what is new in each beat. */
 export function randomPart(): string {
   return Array.from({ length: LENGTH }, () => LETTERS[randomInt(LETTERS.length)]).join("");
 }
 
 /**
- * A lock from its grant to its end, by these rules:
+ * A lock from its grant to its end, or a session from its opening to its end, by these rules:
  *
  * - A grant is no lease. The lock is held from the first confirmed heartbeat on; or at once if the
  *   grant may be counted and came in less than a tenth of the lease. It counts from the instant before
  *   its acquire was sent.
+ * - The opening of a session counts for nothing. The first heartbeat counts only if it is confirmed within the
+ *   usable time of the instant before the opening was sent: the session may be another one's by then.
  * - A confirmed heartbeat counts from the instant before its first sending.
  * - An unanswered heartbeat is sent again as it was.
  * - The deadline never moves back. Expired, lost and released are final.
@@ -74,21 +100,30 @@ export class Lease {
   asked: AskedError | undefined;
   /** The holder that a refusal named. */
   refusedBy = "";
-  readonly #stable: string;
   #state: State = "unconfirmed";
   #confirmed: string;
   #open: Heartbeat | undefined; // sent, not answered
   #deadline = 0; // counts while held
+  #opened = Infinity; // before the opening of a session was sent
   #nextAt = -Infinity; // when the next heartbeat is due
   #stopBy = Infinity; // no heartbeats from then on
 
   constructor(
-    readonly grant: Grant,
+    readonly grant: Pick<Grant, "beat" | "leaseMs" | "heartbeatMs"> & Partial<Grant>,
     readonly stopTimeout: number,
     readonly random: () => string = randomPart,
   ) {
     this.#confirmed = grant.beat;
-    this.#stable = grant.beat.slice(0, grant.beat.indexOf("-") + 1);
+  }
+
+  /** The last confirmed beat. */
+  get beat(): string {
+    return this.#confirmed;
+  }
+
+  /** Records that this is a session, whose opening was sent after the instant. */
+  opened(sent: number): void {
+    this.#opened = sent;
   }
 
   /**
@@ -96,9 +131,8 @@ export class Lease {
    * one; now is an instant after that answer.
    */
   granted(sent: number, now: number): void {
-    const { usableMs, heartbeatMs, leaseMs } = this.grant;
-    const soon = now >= sent && now - sent < leaseMs / COUNTED_PART;
-    if (this.#state === "unconfirmed" && usableMs > 0 && soon) {
+    const { usableMs = 0, heartbeatMs } = this.grant;
+    if (this.#state === "unconfirmed" && counts(this.grant, sent, now)) {
       this.#deadline = sent + usableMs;
       this.#nextAt = sent + heartbeatMs;
       this.#state = "held";
@@ -112,7 +146,8 @@ export class Lease {
       this.#state = "expired";
     }
     // A confirmation then would be past its deadline.
-    if (this.#state === "unconfirmed" && this.#open && now >= this.#open.firstSent + this.grant.leaseMs) {
+    const first = Math.min(this.#opened, this.#open?.firstSent ?? Infinity);
+    if (this.#state === "unconfirmed" && now >= first + this.grant.leaseMs) {
       this.#state = "expired";
     }
     return this.#state;
@@ -137,11 +172,7 @@ export class Lease {
       return undefined;
     }
     if (!this.#open) {
-      let next: string;
-      do {
-        next = this.#stable + this.random();
-      } while (next === this.#confirmed);
-      this.#open = { after: this.#confirmed, next, firstSent: now };
+      this.#open = { after: this.#confirmed, next: following(this.#confirmed, this.random), firstSent: now };
     }
     return this.#open;
   }
@@ -149,6 +180,10 @@ export class Lease {
   /** Records that the server has confirmed the heartbeat; now is an instant after that answer. */
   confirm(heartbeat: Heartbeat, usable: number, period: number, asked: AskedError | undefined, now: number): void {
     if (heartbeat !== this.#open || !this.#lives(now)) {
+      return;
+    }
+    if (this.#state === "unconfirmed" && now >= this.#opened + usable) {
+      this.#state = "lost";
       return;
     }
     const deadline = heartbeat.firstSent + usable;
@@ -172,6 +207,13 @@ export class Lease {
     }
   }
 
+  /** Records that the server has answered 410 to another call of the session: it is lost. */
+  lose(now: number): void {
+    if (this.#lives(now)) {
+      this.#state = "lost";
+    }
+  }
+
   /** Begins the release: from now on the holder must not act, whatever the answer. */
   release(now: number): Release {
     const lease = this.grant.leaseMs;
@@ -179,13 +221,14 @@ export class Lease {
     const beats = this.#open ? [this.#open.next, this.#confirmed, this.#open.next] : [this.#confirmed];
     const before = this.state(now);
     if (before === "lost") {
-      return new Release([], now);
+      return new Release([], () => true);
     }
     if (before !== "expired") {
       this.#state = "released";
     }
     // A lock that is not held yet is freed anyway: its user must not wait for that.
-    return new Release(beats, now + (before === "held" ? lease : lease / IDLE_PART));
+    const until = now + (before === "held" ? lease : lease / IDLE_PART);
+    return new Release(beats, (now) => now >= until);
   }
 
   #lives(now: number): boolean {
@@ -196,7 +239,8 @@ export class Lease {
 
 /**
  * The calls of a release: the newest beat sent, then the confirmed one. Without an answer the same call is
- * made again, for a lease at most; then the record expires by itself.
+ * made again, for a lease at most; then the record expires by itself. For a lock under a session it is made
+ * for as long as the session lasts.
  */
 export class Release {
   outcome: Outcome | undefined;
@@ -204,7 +248,7 @@ export class Release {
 
   constructor(
     readonly beats: string[],
-    readonly until: number,
+    readonly over: (now: number) => boolean, // it has no use any more
   ) {
     if (beats.length === 0) {
       this.outcome = "lost";
@@ -213,7 +257,7 @@ export class Release {
 
   /** Returns the beat that the next call names, undefined after the last call. */
   call(now: number): string | undefined {
-    if (!this.outcome && now >= this.until) {
+    if (!this.outcome && this.over(now)) {
       this.outcome = "unknown";
     }
     return this.outcome ? undefined : this.beats[0];

@@ -3,6 +3,7 @@
 
 /** HTTP calls to one server of a list, each with a limit for the whole of it. @module */
 
+import { setMaxListeners } from "node:events";
 import { readFileSync } from "node:fs";
 import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
@@ -112,7 +113,7 @@ export class Backoff {
   }
 }
 
-/** Sends the calls of one user to one server after the other. */
+/** Sends the calls of one user to one server after the other. They may be concurrent. */
 export class Caller {
   #at: number;
   readonly #ended = new AbortController();
@@ -123,6 +124,7 @@ export class Caller {
     readonly transport: Transport,
   ) {
     this.#at = Math.floor(Math.random() * servers.length);
+    setMaxListeners(0, this.#ended.signal); // each call that is under way listens
   }
 
   /**

@@ -46,7 +46,7 @@ export function problem(kind: string, status: number, more: Body = {}): Reply {
   return { status, contentType: "application/problem+json", body: JSON.stringify(body) };
 }
 
-function answer(body: Body): Reply {
+export function answer(body: Body): Reply {
   return { status: 200, contentType: "application/json", body: JSON.stringify(body) };
 }
 

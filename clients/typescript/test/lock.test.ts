@@ -26,7 +26,7 @@ import {
   type Transport,
 } from "../src/index.js";
 import type { Reply } from "../src/answers.js";
-import { step } from "../src/lock.js";
+import { step } from "../src/heartbeats.js";
 import { badGateway, doubled, dropped, hang, lost, ManualClock, problem, Service, type Fault } from "./fake.js";
 
 const SOON = 30_000;

@@ -7,12 +7,14 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { heldBy, readAcquire, readHeartbeat, readRelease } from "../src/answers.js";
-import { checkText, Client } from "../src/client.js";
+import { heldBy, readAcquire, readHeartbeat, readDone } from "../src/answers.js";
+import { checkText } from "../src/acquire.js";
+import { Client } from "../src/client.js";
 import { greaterClock } from "../src/clock.js";
 import { AskedError } from "../src/errors.js";
 import { Events } from "../src/events.js";
 import { Lease, randomPart, type Heartbeat, type Release } from "../src/lease.js";
+import { Attachment, SessionLease } from "../src/sessionlease.js";
 
 interface Step {
   at: number;
@@ -29,6 +31,10 @@ interface Step {
   asked?: { kind: string; by: string; reason: string } | null;
   kind?: string | null;
   with?: string;
+  lock?: string; // of a session: the step is about this lock
+  token?: number;
+  answered?: string[];
+  requests?: { id: string; name: string; token: number; kind: string; by: string; reason: string }[];
 }
 
 function table(name: string): any {
@@ -121,6 +127,125 @@ test("rules", async (t) => {
   }
 });
 
+/** Plays one scenario of a session. Its beats are S0 and so on, those of lock a are A0 and A1. */
+class SessionPlayer {
+  readonly session: SessionLease;
+  readonly sent = new Map<string, Heartbeat>();
+  readonly locks = new Map<string, Attachment>();
+  readonly releases = new Map<string, Release>();
+  made = 0;
+
+  constructor(readonly rules: any) {
+    const { beat, lease_ms: leaseMs, heartbeat_ms: heartbeatMs } = rules.opening;
+    const opened = { session: "s", beat: this.beat(beat), leaseMs, heartbeatMs };
+    this.session = new SessionLease(opened, 0, () => String(++this.made).padStart(13, "0"));
+  }
+
+  beat(name: string): string {
+    return `${name[0]!.repeat(13)}-${name.slice(1).padStart(13, "0")}`;
+  }
+
+  play(step: Step): void {
+    const { at: now, lock: name = "" } = step;
+    const lock = this.locks.get(name)!;
+    const of = name ? lock : this.session;
+    const want = { after: this.beat(step.after ?? "S"), next: this.beat(step.next ?? "S") };
+    const released = this.releases.get(name);
+    const asked = step.asked ? new AskedError(step.asked.kind, step.asked.by, step.asked.reason) : undefined;
+    switch (step.do) {
+      case "send": {
+        const got = this.session.send(now);
+        assert.deepEqual(got, step.none ? undefined : { ...want, firstSent: step.first_sent });
+        if (got) {
+          assert.deepEqual(this.session.answered(got), step.answered);
+          this.sent.set(got.next, got);
+        }
+        break;
+      }
+      case "confirm": {
+        this.session.confirm(this.sent.get(want.next)!, step.usable_ms!, step.heartbeat_ms!, undefined, now);
+        const requests = (step.requests ?? []).map((one) => ({ ...one, asked: new AskedError(one.kind, one.by, one.reason) }));
+        this.session.requested(requests, now);
+        break;
+      }
+      case "refuse":
+        this.session.refuse(this.sent.get(want.next)!, "b", now);
+        break;
+      case "grant": {
+        const { lease_ms: leaseMs, heartbeat_ms: heartbeatMs } = this.rules.grant;
+        const first = this.beat(`${name.toUpperCase()}0`);
+        const grant = { name, token: step.token!, beat: first, leaseMs, heartbeatMs, usableMs: step.usable_ms ?? 0 };
+        const granted = new Attachment(grant, this.session, this.rules.stop_timeout_ms, () => "1".padStart(13, "0"));
+        granted.granted(step.sent!, now);
+        this.session.add(granted);
+        this.locks.set(name, granted);
+        break;
+      }
+      case "attach":
+        assert.deepEqual(lock.send(now), step.none ? undefined : { ...want, firstSent: step.first_sent });
+        break;
+      case "attached":
+        lock.confirm(asked, now);
+        break;
+      case "lost":
+        lock.refuse(now);
+        break;
+      case "check":
+        assert.equal(of.state(now), step.is);
+        break;
+      case "remaining":
+        assert.equal(of.remaining(now), step.ms);
+        break;
+      case "due":
+        assert.equal(this.session.due(now) ?? null, step.ms);
+        break;
+      case "asked":
+        assert.equal(lock.asked?.kind ?? null, step.kind);
+        break;
+      case "overdue":
+        assert.equal(lock.overdue(now), step.is);
+        break;
+      case "close":
+      case "release":
+        this.releases.set(name, of.release(now));
+        break;
+      case "call": {
+        const call = released!.call(now) ?? null;
+        if (name && call) {
+          const { after, next } = lock.call();
+          assert.deepEqual({ after, next }, want);
+        } else {
+          assert.equal(call, step.after ? want.after : null);
+        }
+        break;
+      }
+      case "answered":
+        ({ ok: () => released!.applied(), lost: () => released!.refused(), unknown: () => released!.unknown() })[
+          step.with as "ok" | "lost" | "unknown"
+        ]();
+        break;
+      case "outcome":
+        assert.equal(released!.outcome ?? null, step.is);
+        break;
+      default:
+        assert.fail(`no step ${step.do}`);
+    }
+  }
+}
+
+test("session rules", async (t) => {
+  const rules = table("session_rules.json");
+  assert.ok(rules.scenarios.length > 20);
+  for (const { rule, steps } of rules.scenarios) {
+    await t.test(rule, () => {
+      const player = new SessionPlayer(rules);
+      for (const step of steps) {
+        player.play(step);
+      }
+    });
+  }
+});
+
 test("clock", async (t) => {
   for (const { about, readings } of table("clock.json").scenarios) {
     await t.test(about, () => {
@@ -137,7 +262,7 @@ test("answers", async (t) => {
   const read: Record<string, typeof readHeartbeat> = {
     acquire: (reply) => readAcquire(reply, "n"),
     heartbeat: readHeartbeat,
-    release: readRelease,
+    release: readDone,
   };
   for (const [number, given] of table("answers.json").answers.entries()) {
     await t.test(`${number}: ${given.call} ${given.status}`, () => {

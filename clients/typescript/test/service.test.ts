@@ -4,10 +4,11 @@
 /** Against a real service: clients/test starts it, and says in the environment where it is. @module */
 
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { execFile, spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import test, { afterEach } from "node:test";
+import test, { afterEach, type TestContext } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -15,9 +16,11 @@ import { promisify } from "node:util";
 import {
   AskedError,
   Client,
+  ExpiredError,
   HeldError,
   LostError,
   ProblemError,
+  ReleasedError,
   UnavailableError,
   type AcquireOptions,
   type Lock,
@@ -28,6 +31,7 @@ import { defaultTransport } from "../src/transport.js";
 const SOON = 60_000;
 const servers = (process.env["TENURE_TEST_SERVERS"] ?? "").split(",");
 const tokenFile = process.env["TENURE_TEST_TOKEN_FILE"] ?? "";
+const tenured = process.env["TENURE_TEST_TENURED"] ?? "";
 const skip = servers[0] ? false : "no service: see clients/test";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -154,6 +158,72 @@ test("refused", { skip }, async () => {
   await assert.rejects(acquire("tenure/reserved", { waitMs: 0 }), kind(["bad-request", "forbidden"]));
 });
 
+/** Starts replicas of a service of its own, and returns their addresses and how each is killed. */
+async function replicas(t: TestContext, names: string[]): Promise<{ servers: string[]; kill: (() => void)[] }> {
+  const folder = mkdtempSync(join(tmpdir(), "tenure-"));
+  const running = names.map((name) => {
+    const args = ["--store", `sqlite:${folder}/locks.db`, "--lease", "5s", "--quiet", "--listen", `unix:${folder}/${name}`];
+    return spawn(tenured, args, { stdio: "inherit" });
+  });
+  const ended = running.map((process) => new Promise((resolve) => process.on("exit", resolve)));
+  t.after(async () => {
+    running.forEach((process) => process.kill("SIGKILL"));
+    await Promise.all(ended);
+    rmSync(folder, { recursive: true });
+  });
+  await until(() => names.every((name) => existsSync(join(folder, name))));
+  return { servers: names.map((name) => `unix:${folder}/${name}`), kill: running.map((process) => () => process.kill("SIGKILL")) };
+}
+
+test("many locks under one session", { skip }, async () => {
+  const names = Array.from({ length: 120 }, freshName);
+  const client = new Client(servers, { tokenFile });
+  const session = await client.session({ owner: "first" });
+  const locks = await session.acquireAll(names, { waitMs: SOON });
+  await assert.rejects(acquire(names[3]!, { waitMs: 0 }), (error) => error instanceof HeldError && error.holder === "first");
+  await pause(6000); // longer than a lease
+  locks.forEach((lock) => lock.check());
+  await assert.rejects(session.acquire(names[3]!, { waitMs: 0 }), HeldError);
+
+  await locks[0]!.release({ data: Uint8Array.of(255, 17) });
+  const after = await acquire(names[0]!);
+  assert.deepEqual([after.token, [...(after.data ?? [])]], [locks[0]!.token + 1, [255, 17]]);
+  await assert.rejects(session.acquireAll([freshName(), names[0]!], { waitMs: 0 }), HeldError);
+
+  await ask(names[1]!, "step-down");
+  await until(() => locks[1]!.signal.aborted);
+  assert.ok(locks[1]!.signal.reason instanceof AskedError && !locks[2]!.signal.aborted);
+  await locks[1]!.release();
+  await acquire(names[1]!);
+
+  await session.close();
+  locks.forEach((lock) => assert.throws(() => lock.check(), ReleasedError));
+  const free = await Promise.all(names.slice(2, 20).map((name) => acquire(name, { waitMs: 0 })));
+  assert.deepEqual(free.map((lock) => lock.token), locks.slice(2, 20).map((lock) => lock.token + 1));
+});
+
+test("a session goes on when a replica is killed, and ends when all are", { skip: skip || (tenured ? false : "no tenured") }, async (t) => {
+  const { servers, kill } = await replicas(t, ["a", "b"]);
+  const session = await new Client(servers, { tokenFile }).session({ waitMs: SOON });
+  const lock = await session.acquire("n");
+  kill[0]!();
+  let rises = 0;
+  let last = 0;
+  await until(() => {
+    lock.check();
+    const left = session.remaining();
+    rises += Number(left > last);
+    last = left;
+    return rises > 3;
+  });
+  const locks = [lock, await session.acquire("m")];
+  await (await session.acquire("o")).release();
+  kill[1]!();
+  await until(() => locks.every((lock) => lock.over.aborted));
+  locks.forEach((lock) => assert.throws(() => lock.check(), ExpiredError));
+  await assert.rejects(session.close(), ExpiredError);
+});
+
 test("TLS", { skip: process.env["TENURE_TEST_TLS"] ? false : "no service with TLS" }, async () => {
   const server = process.env["TENURE_TEST_TLS"] ?? "";
   const tls = { ca: readFileSync(process.env["TENURE_TEST_CA"] ?? "") };
@@ -168,13 +238,14 @@ test("TLS", { skip: process.env["TENURE_TEST_TLS"] ? false : "no service with TL
 });
 
 test("README", { skip: process.env["TENURE_TEST_README"] ? false : "no service at the README's address" }, async () => {
-  const program = /^```ts\n(.*?)^```/ms.exec(readFileSync(join(root, "README.md"), "utf8"))?.[1];
-  assert.ok(program);
+  const blocks = [...readFileSync(join(root, "README.md"), "utf8").matchAll(/^```ts\n(.*?)^```/gms)].map(([, code = ""]) => code);
+  assert.equal(blocks.length, 2);
+  const program = blocks.join("\n");
   const folder = dirname(tokenFile); // where the file "token" is
   mkdirSync(join(folder, "node_modules", "@tenurelock"), { recursive: true });
   symlinkSync(root, join(folder, "node_modules", "@tenurelock", "client"));
   writeFileSync(join(folder, "program.mjs"), program);
   const ran = await promisify(execFile)(process.execPath, ["program.mjs"], { cwd: folder, timeout: 2 * SOON });
   assert.equal(ran.stderr, "");
-  assert.match(ran.stdout, /^(part \d under token \d+\n){3}$/);
+  assert.match(ran.stdout, /^(part \d under token \d+\n){3}moving under tokens \d+ and \d+\n$/);
 });
