@@ -5,7 +5,7 @@
 
 import { hostname } from "node:os";
 
-import { describe, heldBy, readAcquire, type Answer, type Fields, type Problem, type Reply } from "./answers.js";
+import { describe, heldBy, readAcquire, readDone, repeats, type Answer, type Fields, type Kind, type Problem, type Reply } from "./answers.js";
 import type { Clock } from "./clock.js";
 import { ProblemError, UnavailableError, type HeldError, type TenureError } from "./errors.js";
 import { Events } from "./events.js";
@@ -22,7 +22,7 @@ export interface AcquireOptions {
   readonly waitMs?: number;
   /** Is shown beside the owner. */
   readonly label?: string;
-  /** Is put into the record. */
+  /** Is put into the record; not for the lock of a reader or of a writer. */
   readonly data?: Uint8Array;
   /** How long the work may go on after a request to stop; by default the lease duration. */
   readonly stopTimeoutMs?: number;
@@ -35,9 +35,11 @@ export interface AcquireOptions {
   readonly signal?: AbortSignal;
 }
 
-/** What is wanted. */
+/** What is wanted: a plain lock; a slot of a semaphore; to read, or to write. `fields` is what the acquire says of it. */
 export interface Want {
   readonly name: string;
+  readonly kind?: Kind;
+  readonly fields?: object;
 }
 
 /** What all locks of a client need. */
@@ -50,6 +52,7 @@ export interface Context {
 const LONGEST_WAIT = 20_000; // of one call, in milliseconds: the server's limit
 export const MARGIN = 10_000; // how long an answer may take beyond the wait
 const SILENCE = 15_000; // without an answer, before a warning says so
+const DRAIN_PART = 3; // of a lease, for one wait until readers are gone
 const STREAMS = 2; // that may fail in a row, before the acquire asks for none any more
 
 // The service has not done what was asked, but a retry may succeed.
@@ -226,7 +229,7 @@ export class Acquiring {
   }
 
   async #run(): Promise<Lock> {
-    const body = { name: this.want.name, ...this.holder };
+    const body = { name: this.want.name, ...this.holder, ...this.want.fields };
     // Without a first try the waiting call would report only the next holder.
     let wait = this.options.waiting ? 0 : LONGEST_WAIT;
     for (;;) {
@@ -291,7 +294,7 @@ export class Acquiring {
       }
     };
     const events = streams ? new Events(tell) : undefined;
-    const read = (reply: Reply): Answer => readAcquire(reply, this.want.name);
+    const read = (reply: Reply): Answer => readAcquire(reply, this.want.name, this.want.kind);
     const answer = await exchange(this.#caller, "/v1/acquire", body, wait + MARGIN, read, events);
     if (thrown) {
       throw (thrown as { error: unknown }).error;
@@ -317,7 +320,7 @@ export class Acquiring {
   async #hold(grant: Grant, sent: number): Promise<Lock | undefined> {
     const lock = (this.#starting = this.lockOf(grant));
     try {
-      const held = await lock.start(sent);
+      const held = (await lock.start(sent)) && (!grant.drain || (await this.#drained(lock, grant)));
       if (held && !this.#aborted.signal.aborted) {
         return lock;
       }
@@ -330,6 +333,32 @@ export class Acquiring {
     await giveBack(lock, grant);
     return undefined;
   }
+
+  /** Waits until the readers are gone; false if the gate is lost, or its holder was asked to stop. */
+  async #drained(gate: Lock, grant: Grant): Promise<boolean> {
+    const { name, token } = gate;
+    const longest = grant.leaseMs / DRAIN_PART; // so that a loss is seen soon
+    while (!gate.signal.aborted && !this.#aborted.signal.aborted) {
+      const began = performance.now();
+      const wait = Math.floor(Math.min(longest, LONGEST_WAIT, this.#tries.left()));
+      const answer = await exchange(this.#caller, "/v1/drain", { name, token, wait_ms: wait }, wait + longest, readDone);
+      this.#tries.hear(answer, began);
+      if (answer.is === "done") {
+        return gate.remaining() > 0;
+      }
+      if (answer.is === "problem" && answer.kind === "lost") {
+        return false;
+      }
+      if (answer.is === "problem" && answer.kind === "held") {
+        await this.#wait(answer, began, wait);
+      } else if (answer.is === "problem" && !repeats(answer)) {
+        throw new ProblemError(answer.kind, answer.status, answer.detail);
+      } else {
+        await this.#tries.failed(answer, this.#held);
+      }
+    }
+    return false;
+  }
 }
 
 /**
@@ -337,5 +366,5 @@ export class Acquiring {
  * a fifth of a lease: the lock is freed, or expires.
  */
 export async function giveBack(lock: Lock, { leaseMs }: Grant): Promise<void> {
-  await Promise.race([lock.release().catch(() => undefined), sleep(leaseMs / 5, undefined, false)]);
+  await Promise.race([lock.giveBack().catch(() => undefined), sleep(leaseMs / 5, undefined, false)]);
 }

@@ -4,7 +4,7 @@
 /** What an answer means. An answer that is not certainly the service's own is unknown. @module */
 
 import { AskedError, HeldError, TokenError } from "./errors.js";
-import type { Grant, Opened } from "./lease.js";
+import type { Grant, LastWriter, Opened } from "./lease.js";
 
 /** An HTTP answer, whole. */
 export interface Reply {
@@ -66,35 +66,72 @@ const PREFIX = "urn:tenure:problem:";
 const LONGEST = 365 * 24 * 3600 * 1000; // in milliseconds; more is no answer of ours
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
+/** What else than a plain lock an acquire may want; the grant is of a lock with a derived name then. */
+export type Kind = "slots" | "shared" | "exclusive";
+
+const DERIVED: Readonly<Record<Kind, RegExp>> = { slots: /^:slot\/(\d+)$/, shared: /^:read\/\d+$/, exclusive: /^:gate$/ };
+
 /** An answer that the service does not give. */
 class NotOurs extends Error {}
 
 /** Reads the answer to an acquire of the lock. */
-export function readAcquire(reply: Reply, name: string): Answer {
+export function readAcquire(reply: Reply, name: string, kind?: Kind): Answer {
   return read(reply, (body) => {
-    if (body["name"] !== name) {
+    const given = text(body["name"]);
+    const part = kind && given.startsWith(name) ? DERIVED[kind].exec(given.slice(name.length)) : null;
+    if (kind ? !part : given !== name) {
       throw new NotOurs("not a grant of this lock");
     }
-    const { token } = body;
-    if (typeof token === "number" && token > Number.MAX_SAFE_INTEGER) {
-      // JSON.parse has rounded it.
-      const raw = /"token"\s*:\s*(\d+)/.exec(reply.body)?.[1] ?? String(token);
-      const error = new TokenError(`"${name}": token ${raw} is above 2^53 - 1, which a number cannot hold: use a client of another language`);
-      return { is: "unknown", why: error.message, error };
+    for (const key of ["token", "fence_token"]) {
+      const token = body[key];
+      if (typeof token === "number" && token > Number.MAX_SAFE_INTEGER) {
+        // JSON.parse has rounded it.
+        const raw = new RegExp(`"${key}"\\s*:\\s*(\\d+)`).exec(reply.body)?.[1] ?? String(token);
+        const error = new TokenError(`"${given}": token ${raw} is above 2^53 - 1, which a number cannot hold: use a client of another language`);
+        return { is: "unknown", why: error.message, error };
+      }
     }
     whole(body, "free_after_ms", 0);
     const data = bytes(body, "data");
     const grant: Grant = {
-      name,
+      name: given,
       token: whole(body, "token", 1, Number.MAX_SAFE_INTEGER),
       beat: beatOf(body),
       leaseMs: whole(body, "lease_ms", 1),
       usableMs: body["usable_ms"] === undefined ? 0 : whole(body, "usable_ms", 0),
       heartbeatMs: whole(body, "heartbeat_ms", 1),
       ...(data && { data }),
+      ...(kind === "slots" && { slot: whole(body, "slot", 0), slots: whole(body, "slots", 1) }),
+      ...(kind && kind !== "slots" && ofReaderOrWriter(body)),
     };
+    if (part?.[1] !== undefined && Number(part[1]) !== grant.slot) {
+      throw new NotOurs(`the slot of ${JSON.stringify(given)} is ${grant.slot}`);
+    }
     return { is: "granted", grant };
   });
+}
+
+/** Returns what the grant of a reader or of a writer has besides. */
+function ofReaderOrWriter(body: Fields): Partial<Grant> {
+  const unwritten = bytes(body, "unwritten");
+  const drain = body["drain"] ?? false;
+  if (typeof drain !== "boolean") {
+    throw new NotOurs(`drain is ${JSON.stringify(drain)}`);
+  }
+  return {
+    fenceToken: whole(body, "fence_token", 1, Number.MAX_SAFE_INTEGER),
+    drain,
+    ...(unwritten && { unwritten }),
+    ...(body["last_writer"] !== undefined && { lastWriter: lastWriter(body["last_writer"]) }),
+  };
+}
+
+function lastWriter(value: unknown): LastWriter {
+  const { owner, token, end } = fields(value, "last_writer");
+  if (typeof owner !== "string" || typeof token !== "number" || typeof end !== "string") {
+    throw new NotOurs(`last_writer is ${JSON.stringify(value)}`);
+  }
+  return { owner, token: safe(token), end };
 }
 
 /** Reads the answer to the opening of a session. */
@@ -157,7 +194,7 @@ export function readHeartbeat(reply: Reply): Answer {
   }));
 }
 
-/** Reads an answer without content: to a release, or the closing of a session. */
+/** Reads an answer without content: to a release, the closing of a session, a drain. */
 export function readDone(reply: Reply): Answer {
   return read(reply, () => ({ is: "done" }));
 }

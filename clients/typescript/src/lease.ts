@@ -36,6 +36,21 @@ export interface Grant {
   readonly usableMs: number;
   readonly heartbeatMs: number;
   readonly data?: Uint8Array;
+  readonly slot?: number;
+  readonly slots?: number;
+  readonly fenceToken?: number;
+  readonly lastWriter?: LastWriter;
+  /** There were readers: the writer must not write before they are gone. */
+  readonly drain?: boolean;
+  /** What the release leaves as data if the writer has not written. */
+  readonly unwritten?: Uint8Array;
+}
+
+/** Who wrote last, and how that ended. Anything but `released` may have left half of the data. */
+export interface LastWriter {
+  readonly owner: string;
+  readonly token: number;
+  readonly end: string;
 }
 
 /** The answer to the opening of a session. */

@@ -17,13 +17,13 @@ import {
   type TenureError,
 } from "./errors.js";
 import { carryOut, Heartbeats } from "./heartbeats.js";
-import { Lease, type Grant, type State } from "./lease.js";
+import { Lease, type Grant, type LastWriter, type State } from "./lease.js";
 import type { Session } from "./session.js";
 import type { Caller } from "./transport.js";
 
 /** How a lock is released. */
 export interface ReleaseOptions {
-  /** Is kept in the record for the next holder. */
+  /** Is kept in the record for the next holder; not for the lock of a reader or of a writer. */
   readonly data?: Uint8Array;
   /** Says that the work failed, and why. */
   readonly failed?: string;
@@ -36,16 +36,31 @@ const LONGEST_REASON = 1024;
 const HOUR = 3_600_000;
 
 /**
- * A lock that this process holds. Made by `acquire` of a client or of a session.
+ * A lock that this process holds. Made by `acquire` of a client or of a session, and by their semaphores
+ * and locks for readers and writers.
  *
  * Call {@link check} before every side effect: it reads the clock itself, and is right where timers
  * are late. The heartbeats of a lock do not keep the process running; `run` does until the work has ended.
  */
 export abstract class Lock implements AsyncDisposable {
+  /** The lock that was granted: of a semaphore the slot's name, of a reader or a writer a derived name too. */
   readonly name: string;
   readonly token: number;
+  /**
+   * What a resource compares. Of a reader or a writer it goes with the name that was asked for; of
+   * all others it is `token`, which goes with `name`.
+   */
+  readonly fenceToken: number;
   /** What the former holder left in the record. */
   readonly data: Uint8Array | undefined;
+  /** The number of the slot of a semaphore, from 0. */
+  readonly slot: number | undefined;
+  /** How many slots the semaphore has. */
+  readonly slots: number | undefined;
+  /** Of a reader or a writer: who wrote last, and how that ended; undefined if nobody has written. */
+  readonly lastWriter: LastWriter | undefined;
+  readonly #ownData: boolean; // those in the record are the lock's own
+  readonly #unwritten: Uint8Array | undefined;
   readonly #stopping = new AbortController();
   readonly #over = new AbortController();
   #released: Promise<void> | undefined;
@@ -53,7 +68,13 @@ export abstract class Lock implements AsyncDisposable {
   protected constructor(grant: Grant) {
     this.name = grant.name;
     this.token = grant.token;
+    this.fenceToken = grant.fenceToken ?? grant.token;
     this.data = grant.data;
+    this.slot = grant.slot;
+    this.slots = grant.slots;
+    this.lastWriter = grant.lastWriter;
+    this.#ownData = grant.fenceToken !== undefined;
+    this.#unwritten = grant.unwritten;
   }
 
   /**
@@ -87,10 +108,19 @@ export abstract class Lock implements AsyncDisposable {
    *
    * Rejects with what had ended the lock before: LostError, ExpiredError; or with UncertainError if
    * no answer came for the time of a lease, under a session until that has ended. A second call ends as
-   * the first.
+   * the first. A TypeError for data that the lock cannot keep releases nothing.
    */
   release(options: ReleaseOptions = {}): Promise<void> {
+    if (options.data && this.#ownData) {
+      return Promise.reject(new TypeError(`"${this.name}" keeps data of its own: release it without, and keep yours with the resource`));
+    }
     this.#released ??= this.end(options);
+    return this.#released;
+  }
+
+  /** Releases a lock whose holder has not acted. For the acquire. */
+  giveBack(): Promise<void> {
+    this.#released ??= this.end(this.#unwritten ? { data: this.#unwritten } : {});
     return this.#released;
   }
 

@@ -1,10 +1,13 @@
 // SPDX-FileCopyrightText: The Tenure Authors
 // SPDX-License-Identifier: Apache-2.0
 
-/** What a client and a session have in common: they acquire locks. @module */
+/** What a client and a session acquire: locks, slots of semaphores, the right to read or to write. @module */
 
 import type { AcquireOptions, Want } from "./acquire.js";
 import { runUnder, type Lock } from "./lock.js";
+
+/** A slot of a semaphore that this process holds. */
+export type Slot = Lock & { readonly slot: number; readonly slots: number };
 
 /** What a client and a session have in common. `O` is how they acquire. */
 export abstract class Locks<O extends AcquireOptions> {
@@ -34,10 +37,106 @@ export abstract class Locks<O extends AcquireOptions> {
     return runUnder(this.acquire(name, options), this.during(work));
   }
 
+  /**
+   * Returns the semaphore with so many slots, from 1 to 1000: at most so many holders at a time. The number
+   * counts when the semaphore is used for the first time; later the one in the store does.
+   */
+  semaphore(name: string, slots: number): Semaphore<O> {
+    if (!Number.isInteger(slots) || slots < 1 || slots > 1000) {
+      throw new TypeError(`a semaphore of ${slots} slots: want 1 to 1000`);
+    }
+    return new Semaphore(
+      (options) => this.take({ name, kind: "slots", fields: { slots } }, options) as Promise<Slot>,
+      (work) => this.during(work),
+    );
+  }
+
+  /** Returns the lock for readers and writers: any number of readers, or one writer. */
+  rwlock(name: string): RWLock<O> {
+    return new RWLock(
+      async (kind, options) => {
+        if (options?.data) {
+          throw new TypeError(`"${name}" keeps data of its own: acquire it without, and keep yours with the resource`);
+        }
+        return this.take({ name, kind, fields: { [kind]: true } }, options);
+      },
+      (work) => this.during(work),
+    );
+  }
+
   protected abstract take(want: Want, options?: O): Promise<Lock>;
 
   /** Returns the work of a run, as it is to be called. */
   protected during<L extends Lock, T>(work: (lock: L) => Promise<T> | T): (lock: L) => Promise<T> | T {
     return work;
+  }
+}
+
+/** Returns the work of a run, as it is to be called. */
+type During = <L extends Lock, T>(work: (lock: L) => Promise<T> | T) => (lock: L) => Promise<T> | T;
+
+/**
+ * At most so many holders at a time. Each has a slot, which is a lock: the next holder of the slot has a higher
+ * token. Tokens of different slots have no order: fence each slot by its own name, `lock.name`.
+ */
+export class Semaphore<O extends AcquireOptions = AcquireOptions> {
+  readonly #take: (options?: O) => Promise<Slot>;
+  readonly #during: During;
+
+  /** For `semaphore` of a client or of a session. */
+  constructor(take: (options?: O) => Promise<Slot>, during: During) {
+    this.#take = take;
+    this.#during = during;
+  }
+
+  /** Acquires a slot and returns it held. The errors are those of `acquire`; HeldError names one of the holders. */
+  acquire(options?: O): Promise<Slot> {
+    return this.#take(options);
+  }
+
+  /** Acquires a slot, calls the work with it, releases it, and returns what the work did. */
+  run<T>(work: (slot: Slot) => Promise<T> | T, options?: O): Promise<T> {
+    return runUnder(this.acquire(options), this.#during(work));
+  }
+}
+
+/**
+ * Any number of readers at a time, or one writer. `lock.fenceToken` is what a resource compares, under the
+ * name of this lock: it is even for a writer, and one higher for those who read after it. A reader cannot become
+ * a writer, and who reads and asks to write waits for itself.
+ *
+ * `lock.lastWriter` says how the last writer ended: anything but `released` may have left half of the data.
+ */
+export class RWLock<O extends AcquireOptions = AcquireOptions> {
+  readonly #take: (kind: "shared" | "exclusive", options?: O) => Promise<Lock>;
+  readonly #during: During;
+
+  /** For `rwlock` of a client or of a session. */
+  constructor(take: (kind: "shared" | "exclusive", options?: O) => Promise<Lock>, during: During) {
+    this.#take = take;
+    this.#during = during;
+  }
+
+  /** Acquires the right to read. The errors are those of `acquire`; HeldError names a writer. */
+  read(options?: O): Promise<Lock> {
+    return this.#take("shared", options);
+  }
+
+  /**
+   * Acquires the right to write, when all readers that were there are gone. The errors are those of `acquire`;
+   * HeldError names a reader or a writer.
+   */
+  write(options?: O): Promise<Lock> {
+    return this.#take("exclusive", options);
+  }
+
+  /** Acquires the right to read, calls the work with it, releases it, and returns what the work did. */
+  runRead<T>(work: (lock: Lock) => Promise<T> | T, options?: O): Promise<T> {
+    return runUnder(this.read(options), this.#during(work));
+  }
+
+  /** Acquires the right to write, calls the work with it, releases it, and returns what the work did. */
+  runWrite<T>(work: (lock: Lock) => Promise<T> | T, options?: O): Promise<T> {
+    return runUnder(this.write(options), this.#during(work));
   }
 }
