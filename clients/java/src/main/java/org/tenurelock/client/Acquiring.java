@@ -14,11 +14,13 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
-import java.util.function.LongSupplier;
-import java.util.function.Supplier;
 
-/** An acquire under way. For one use, by one thread. */
-final class Acquiring {
+/**
+ * An acquire under way, or the opening of a session. For one use, by one thread.
+ *
+ * @param <T> what comes of a grant
+ */
+abstract class Acquiring<T> {
     private static final Duration LONGEST_WAIT = Duration.ofSeconds(20); // of one call: the server's limit
     private static final Duration MARGIN = Duration.ofSeconds(10); // how long an answer may take beyond it
 
@@ -29,11 +31,9 @@ final class Acquiring {
     /** The service has not done what was asked, but a retry may succeed. */
     private static final Set<String> AGAIN = Set.of("unknown", "unavailable", "limited", "unanswered", "lost");
 
-    private final String name;
+    private final Wanted wanted; // null for a session
     private final AcquireOptions options;
-    private final Supplier<Caller> callers;
-    private final LongSupplier clock;
-    private final Duration step;
+    private final Env env;
     private final Caller caller;
     private final long began = System.nanoTime();
     private int tries; // calls that may fail before a try without a wait gives up
@@ -45,54 +45,63 @@ final class Acquiring {
     private int failedStreams; // in a row
     private boolean answered = true; // the last call
 
-    Acquiring(
-            final String name,
-            final AcquireOptions options,
-            final Supplier<Caller> callers,
-            final LongSupplier clock,
-            final Duration step) {
-        this.name = name;
+    /** What is wanted may be null: then a session is opened. */
+    Acquiring(final Wanted wanted, final AcquireOptions options, final Env env) {
+        this.wanted = wanted;
         this.options = options;
-        this.callers = callers;
-        this.clock = clock;
-        this.step = step;
-        caller = callers.get();
+        this.env = env;
+        caller = env.callers().get();
         tries = caller.servers();
     }
 
-    Lock run() throws InterruptedException {
+    /**
+     * Returns what comes of a grant that answered the call which was sent after that instant, once it is held; null
+     * if it was lost before.
+     */
+    abstract T take(Grant grant, long sent) throws InterruptedException;
+
+    T run() throws InterruptedException {
         final Map<String, Object> body = body();
         // Without a first try the waiting call would report only the next holder.
         Duration wait = options.waiting().isPresent() ? Duration.ZERO : left();
         while (true) {
             final long called = System.nanoTime();
-            body.put("wait_ms", wait.toMillis());
-            final long sent = clock.getAsLong();
+            if (wanted != null) {
+                body.put("wait_ms", wait.toMillis());
+            }
+            final long sent = env.now();
             final Answer answer = ask(body, wait);
             if (answer instanceof Answer.Granted granted) {
-                final Lock lock = hold(granted.grant(), sent);
-                if (lock != null) {
-                    return lock;
+                final T taken = take(granted.grant(), sent);
+                if (taken != null) {
+                    return taken;
                 }
                 pause(Duration.ZERO, new UnavailableException("the grant was lost before a heartbeat"));
-            } else if (answer.is("held")) {
-                failures = 0;
-                wrong = 0;
-                waitFor(Answers.heldBy(name, ((Answer.Problem) answer).more()));
-                if (System.nanoTime() - called < wait.toNanos() / 2) {
-                    pause(Duration.ZERO, held); // it had no patience; we have not to hurry
-                } else {
-                    caller.hurry();
-                }
-            } else if (answer instanceof Answer.Problem problem && !AGAIN.contains(problem.kind())) {
-                throw new ProblemException(problem.kind(), problem.status(), problem.detail());
             } else {
-                final Duration least = answer instanceof Answer.Problem problem ? problem.retryAfter() : Duration.ZERO;
-                final UnavailableException error = new UnavailableException("no answer: " + answer.describe());
-                fails(answer, error);
-                pause(least, error);
+                refused(answer, called, wait);
             }
             wait = left();
+        }
+    }
+
+    /** Takes any other answer to a call that began then and could wait: throws, or returns when the next one is due. */
+    private void refused(final Answer answer, final long called, final Duration wait) throws InterruptedException {
+        if (answer.is("held")) {
+            failures = 0;
+            wrong = 0;
+            waitFor(Answers.heldBy(name(), ((Answer.Problem) answer).more()));
+            if (System.nanoTime() - called < wait.toNanos() / 2) {
+                pause(Duration.ZERO, held); // it had no patience; we have not to hurry
+            } else {
+                caller.hurry();
+            }
+        } else if (answer instanceof Answer.Problem problem && !AGAIN.contains(problem.kind())) {
+            throw ProblemException.of(problem);
+        } else {
+            final Duration least = answer instanceof Answer.Problem problem ? problem.retryAfter() : Duration.ZERO;
+            final UnavailableException error = new UnavailableException("no answer: " + answer.describe());
+            fails(answer, error);
+            pause(least, error);
         }
     }
 
@@ -101,13 +110,12 @@ final class Acquiring {
      * one is not, and after several failed streams no call is.
      */
     private Answer ask(final Map<String, Object> body, final Duration wait) throws InterruptedException {
-        final boolean wanted = options.waiting().isPresent() && !wait.isZero();
-        final boolean streams = wanted && answered && failedStreams < STREAMS;
-        final String path = "/v1/acquire";
+        final boolean streams = options.waiting().isPresent() && !wait.isZero() && answered && failedStreams < STREAMS;
+        final String path = wanted == null ? "/v1/sessions/open" : "/v1/acquire";
         final Duration limit = wait.plus(MARGIN);
         final long began = System.nanoTime();
         final Answer answer = streams
-                ? caller.exchange(path, body, limit, this::read, new Events(said -> met(Answers.heldBy(name, said))))
+                ? caller.exchange(path, body, limit, this::read, new Events(said -> met(Answers.heldBy(name(), said))))
                 : caller.exchange(path, body, limit, this::read);
         answered = !(answer instanceof Answer.Unknown);
         hear(answer, began);
@@ -130,7 +138,7 @@ final class Acquiring {
     private void hear(final Answer answer, final long began) {
         if (!(answer instanceof Answer.Unknown unknown)) {
             if (warned) {
-                LOG.log(System.Logger.Level.WARNING, "acquire \"{0}\": the service answers again", name);
+                LOG.log(System.Logger.Level.WARNING, "acquire \"{0}\": the service answers again", name());
             }
             silent = null;
             warned = false;
@@ -145,18 +153,22 @@ final class Acquiring {
             LOG.log(
                     System.Logger.Level.WARNING,
                     "acquire \"{0}\": no answer for {1} s: {2}; trying again",
-                    name,
+                    name(),
                     silence.toSeconds(),
                     unknown.why());
         }
     }
 
     private Answer read(final Reply reply) {
-        return Answers.acquire(reply, name);
+        return wanted == null ? Answers.opening(reply) : Answers.acquire(reply, wanted);
+    }
+
+    private String name() {
+        return wanted == null ? "a session" : wanted.name();
     }
 
     /** Returns for how long the next call may wait. */
-    private Duration left() {
+    final Duration left() {
         if (options.waitAtMost().isEmpty()) {
             return LONGEST_WAIT;
         }
@@ -198,43 +210,25 @@ final class Acquiring {
         TimeUnit.NANOSECONDS.sleep(Math.min(Math.max(caller.backoff().toNanos(), asked), left));
     }
 
-    /** Returns the lock of a grant once it is held; null if it was lost before. */
-    private Lock hold(final Grant grant, final long sent) throws InterruptedException {
-        final Lock lock = new Lock(grant, options, clock, step, callers.get(), callers.get());
-        boolean held = false;
-        try {
-            held = lock.start(sent);
-        } finally {
-            if (!held) {
-                giveBack(lock);
-            }
-        }
-        return held ? lock : null;
-    }
-
-    /** Releases a lock that no caller waits for any more. */
-    private static void giveBack(final Lock lock) {
-        try {
-            lock.release();
-        } catch (final TenureException error) {
-            // It is freed, or expires.
-        }
-    }
-
     private Map<String, Object> body() {
-        final String host = host();
-        final String made = host + "-" + ProcessHandle.current().pid() + "-"
-                + Beats.randomPart().substring(0, 6).toLowerCase(Locale.ROOT);
         final Map<String, Object> body = new HashMap<>();
-        body.put("name", name);
-        body.put("owner", options.owner().isEmpty() ? made : options.owner());
-        body.put("host", host);
+        if (wanted != null) {
+            body.put("name", wanted.name());
+        }
+        body.put("owner", options.owner().isEmpty() ? madeOwner() : options.owner());
+        body.put("host", host());
         if (!options.label().isEmpty()) {
             body.put("label", options.label());
         }
         options.data().ifPresent(data ->
                 body.put("data", new String(Base64.getEncoder().encode(data), StandardCharsets.US_ASCII)));
         return body;
+    }
+
+    /** Makes the name of a holder that gave none. */
+    static String madeOwner() {
+        return host() + "-" + ProcessHandle.current().pid() + "-"
+                + Beats.randomPart().substring(0, 6).toLowerCase(Locale.ROOT);
     }
 
     private static String host() {

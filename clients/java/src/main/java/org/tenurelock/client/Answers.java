@@ -4,7 +4,9 @@
 package org.tenurelock.client;
 
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Base64;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
@@ -28,11 +30,10 @@ final class Answers {
     }
 
     /** Reads the answer to an acquire of the lock. */
-    static Answer acquire(final Reply reply, final String name) {
+    static Answer acquire(final Reply reply, final Wanted wanted) {
         return read(reply, body -> {
             final String beat = text(body, "beat");
-            final boolean fits = beat.indexOf('-') >= 0 && beat.indexOf('-') == beat.lastIndexOf('-');
-            if (!name.equals(body.get("name")) || !fits) {
+            if (!wanted.fits(body.get("name")) || !isBeat(beat)) {
                 throw new NotOurs("not a grant of this lock");
             }
             whole(body, "free_after_ms", 0, LONGEST);
@@ -40,8 +41,72 @@ final class Answers {
             final long lease = whole(body, "lease_ms", 1, LONGEST) * MILLISECOND;
             final long usable = body.containsKey("usable_ms") ? whole(body, "usable_ms", 0, LONGEST) * MILLISECOND : 0;
             final long period = whole(body, "heartbeat_ms", 1, LONGEST) * MILLISECOND;
-            return new Answer.Granted(new Grant(name, token, beat, lease, data(body), usable, period));
+            return new Answer.Granted(new Grant(
+                    text(body, "name"), token, beat, lease, bytes(body, "data"), usable, period));
         });
+    }
+
+    private static boolean isBeat(final String beat) {
+        return beat.indexOf('-') >= 0 && beat.indexOf('-') == beat.lastIndexOf('-');
+    }
+
+    /** Reads the answer to the opening of a session. */
+    static Answer opening(final Reply reply) {
+        return read(reply, body -> {
+            final String id = text(body, "session");
+            final String beat = text(body, "beat");
+            if (id.isEmpty() || !isBeat(beat)) {
+                throw new NotOurs("not a session");
+            }
+            final long lease = whole(body, "lease_ms", 1, LONGEST) * MILLISECOND;
+            final long period = whole(body, "heartbeat_ms", 1, LONGEST) * MILLISECOND;
+            return new Answer.Granted(new Grant(id, 0, beat, lease, Optional.empty(), 0, period));
+        });
+    }
+
+    /** Reads the answer to a heartbeat of a session. */
+    static Answer renewal(final Reply reply) {
+        return read(reply, body -> {
+            final List<Answer.Request> requests = new ArrayList<>();
+            for (final Object one : list(body, "requests")) {
+                final AskedException asked = asked(one).orElseThrow(() -> new NotOurs("a request is null"));
+                final Map<?, ?> request = (Map<?, ?>) one;
+                final long token = request.get("token") instanceof Long given ? given : 0;
+                requests.add(new Answer.Request(text(request, "id"), text(request, "name"), token, asked));
+            }
+            return new Answer.Confirmed(
+                    whole(body, "usable_ms", 0, LONGEST) * MILLISECOND,
+                    whole(body, "heartbeat_ms", 1, LONGEST) * MILLISECOND,
+                    Optional.empty(),
+                    List.copyOf(requests));
+        });
+    }
+
+    /** Reads the answer to a call for the locks under a session. */
+    static Answer results(final Reply reply, final List<String> names) {
+        return read(reply, body -> {
+            final List<?> results = list(body, "results");
+            if (results.size() != names.size()) {
+                throw new NotOurs(results.size() + " results for " + names.size() + " locks");
+            }
+            final List<Answer> of = new ArrayList<>();
+            for (int i = 0; i < names.size(); i++) {
+                if (!(results.get(i) instanceof Map<?, ?> result) || !names.get(i).equals(result.get("name"))) {
+                    throw new NotOurs("result " + i + " is of another lock");
+                }
+                of.add(result.get("problem") == null
+                        ? new Answer.Attached(asked(result.get("asked")))
+                        : problem(object(result.get("problem")), Duration.ZERO));
+            }
+            return new Answer.Results(List.copyOf(of));
+        });
+    }
+
+    private static List<?> list(final Map<String, Object> body, final String key) {
+        if (body.get(key) instanceof List<?> list) {
+            return list;
+        }
+        throw new NotOurs(key + " is " + body.get(key));
     }
 
     /** Reads the answer to a heartbeat. */
@@ -52,9 +117,16 @@ final class Answers {
                 asked(body.get("asked"))));
     }
 
-    /** Reads the answer to a release. */
-    static Answer release(final Reply reply) {
+    /** Reads the answer to a release, or to the closing of a session. */
+    static Answer done(final Reply reply) {
         return read(reply, body -> new Answer.Done());
+    }
+
+    /** Reads the answer to the release of one lock under a session. */
+    static Answer released(final Reply reply, final String name) {
+        final Answer answer = results(reply, List.of(name));
+        final Answer of = answer instanceof Answer.Results results ? results.of().get(0) : answer;
+        return of instanceof Answer.Attached ? new Answer.Done() : of;
     }
 
     /** Returns a field that is text, else nothing. */
@@ -96,25 +168,35 @@ final class Answers {
 
     private static Answer.Problem problem(final Reply reply) {
         final Map<String, Object> body = object(reply.body());
-        final String type = text(body, "type");
-        if (!type.startsWith(PREFIX) || !Long.valueOf(reply.status()).equals(body.get("status"))) {
-            throw new NotOurs("a problem of a type that the service does not have");
+        if (!Long.valueOf(reply.status()).equals(body.get("status"))) {
+            throw new NotOurs("a problem with another status than the answer has");
         }
         final boolean waits = reply.retryAfter().matches("[0-9]{1,9}");
-        final Duration wait = waits ? Duration.ofSeconds(Long.parseLong(reply.retryAfter())) : Duration.ZERO;
-        final String kind = type.substring(PREFIX.length());
-        return new Answer.Problem(kind, reply.status(), text(body, "detail"), body, wait);
+        return problem(body, waits ? Duration.ofSeconds(Long.parseLong(reply.retryAfter())) : Duration.ZERO);
+    }
+
+    private static Answer.Problem problem(final Map<String, Object> body, final Duration wait) {
+        final String type = text(body, "type");
+        if (!type.startsWith(PREFIX)) {
+            throw new NotOurs("a problem of a type that the service does not have");
+        }
+        final int status = (int) whole(body, "status", 400, 599);
+        return new Answer.Problem(type.substring(PREFIX.length()), status, text(body, "detail"), body, wait);
     }
 
     /** Returns the JSON object that a body is. */
-    @SuppressWarnings("unchecked") // all keys of an object are strings
     static Map<String, Object> object(final String body) {
         try {
-            if (Json.read(body) instanceof Map<?, ?> map) {
-                return (Map<String, Object>) map;
-            }
+            return object(Json.read(body));
         } catch (final IllegalArgumentException error) {
             throw new NotOurs(error.getMessage());
+        }
+    }
+
+    @SuppressWarnings("unchecked") // all keys of an object are strings
+    private static Map<String, Object> object(final Object value) {
+        if (value instanceof Map<?, ?> map) {
+            return (Map<String, Object>) map;
         }
         throw new NotOurs("not a JSON object");
     }
@@ -126,15 +208,15 @@ final class Answers {
         throw new NotOurs(key + " is " + body.get(key));
     }
 
-    private static Optional<byte[]> data(final Map<String, Object> body) {
-        final Object value = body.get("data");
+    private static Optional<byte[]> bytes(final Map<String, Object> body, final String key) {
+        final Object value = body.get(key);
         if (value == null) {
             return Optional.empty();
         }
         try {
             return Optional.of(Base64.getDecoder().decode((String) value));
         } catch (final IllegalArgumentException | ClassCastException error) {
-            throw new NotOurs("data is not base64");
+            throw new NotOurs(key + " is not base64");
         }
     }
 

@@ -33,7 +33,7 @@ final class Json {
         return value;
     }
 
-    /** Writes a map, text, or whole number. */
+    /** Writes a map, list, text, truth value, or whole number. */
     static String write(final Object value) {
         final StringBuilder out = new StringBuilder();
         write(value, out);
@@ -51,6 +51,14 @@ final class Json {
                 before = ',';
             }
             out.append(before == '{' ? "{}" : "}");
+        } else if (value instanceof List<?> list) {
+            char before = '[';
+            for (final Object one : list) {
+                out.append(before);
+                write(one, out);
+                before = ',';
+            }
+            out.append(before == '[' ? "[]" : "]");
         } else if (value instanceof String string) {
             quote(string, out);
         } else if (value instanceof Long || value instanceof Integer || value instanceof Boolean) {

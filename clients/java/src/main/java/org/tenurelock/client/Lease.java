@@ -19,6 +19,10 @@ import java.util.function.Supplier;
  *   <li>A confirmed heartbeat counts from the instant before its first sending.
  *   <li>An unanswered heartbeat is sent again as it was.
  *   <li>The deadline never moves back. Expired, lost and released are final.
+ *   <li>The first heartbeat of a session counts only if it is confirmed within usable of the instant before the
+ *       opening was sent. Otherwise the session is lost.
+ *   <li>A lock under a session has one heartbeat, which attaches it. From its confirmation on the deadline of the
+ *       session counts; before, the earlier of both does. The end of the session is the end of its locks.
  * </ul>
  *
  * <p>The methods must not be called concurrently.
@@ -29,6 +33,9 @@ final class Lease {
 
     /** The part of a lease for which the release of a lock that is not held is tried. */
     private static final int IDLE_PART = 5;
+
+    /** The deadline of an attached lock: that of its session counts. */
+    private static final long NONE = Long.MAX_VALUE;
 
     /** What a lease is at an instant. */
     enum State {
@@ -44,6 +51,7 @@ final class Lease {
     private final Grant grant;
     private final long stopTimeout;
     private final Supplier<String> random;
+    private final Lease session; // null without one
     private final String stable;
 
     private State state = State.UNCONFIRMED;
@@ -54,11 +62,21 @@ final class Lease {
     private AskedException asked; // null without a request
     private long stopBy; // no heartbeats from then on, after a request
     private String refusedBy = "";
+    private OptionalLong opened = OptionalLong.empty(); // of a session: before its opening was sent
+    private boolean closing; // of a session: its locks are not held any more
+    private Heartbeat attachment; // of a lock under a session: null before it is made
+    private boolean attached; // that is confirmed
 
     Lease(final Grant grant, final long stopTimeout, final Supplier<String> random) {
+        this(grant, stopTimeout, random, null);
+    }
+
+    /** Makes the lease of a lock under a session. */
+    Lease(final Grant grant, final long stopTimeout, final Supplier<String> random, final Lease session) {
         this.grant = grant;
         this.stopTimeout = stopTimeout;
         this.random = random;
+        this.session = session;
         confirmed = grant.beat();
         stable = grant.beat().substring(0, grant.beat().indexOf('-') + 1);
     }
@@ -77,8 +95,27 @@ final class Lease {
         }
     }
 
+    /** Records that it is the lease of a session, whose opening was sent after the instant sent. */
+    void opened(final long sent) {
+        opened = OptionalLong.of(sent);
+    }
+
+    /** Begins to close a session: it ends all its locks, and has heartbeats until its release. */
+    void close() {
+        closing = true;
+    }
+
     /** Returns what the lease is. Once it has said that it has ended it says so for ever. */
     State state(final long now) {
+        if (session != null && (state == State.UNCONFIRMED || state == State.HELD)) {
+            final State above = session.closing ? State.RELEASED : session.state(now);
+            if (above == State.UNCONFIRMED) {
+                return above;
+            }
+            if (above != State.HELD) {
+                state = above;
+            }
+        }
         if (state == State.HELD && now >= deadline) {
             state = State.EXPIRED;
         }
@@ -91,13 +128,20 @@ final class Lease {
 
     /** Returns how long the holder may still act if no more heartbeat is confirmed. */
     long remaining(final long now) {
-        return state(now) == State.HELD ? deadline - now : 0;
+        if (state(now) != State.HELD) {
+            return 0;
+        }
+        final long own = deadline == NONE ? NONE : deadline - now;
+        return session == null ? own : Math.min(own, session.remaining(now));
     }
 
     /** Returns the time until the next heartbeat is due; empty after the last one. */
     OptionalLong due(final long now) {
         if (!lives(now) || asked != null && now >= stopBy) {
             return OptionalLong.empty(); // if the work did not stop in time the lock expires
+        }
+        if (session != null) {
+            return attached ? OptionalLong.empty() : OptionalLong.of(0);
         }
         if (open != null || nextAt.isEmpty()) {
             return OptionalLong.of(0);
@@ -111,18 +155,28 @@ final class Lease {
             return Optional.empty();
         }
         if (open == null) {
-            String next;
-            do {
-                next = stable + random.get();
-            } while (next.equals(confirmed));
-            open = new Heartbeat(confirmed, next, now);
+            open = next(now);
         }
         return Optional.of(open);
     }
 
+    private Heartbeat next(final long now) {
+        String next;
+        do {
+            next = stable + random.get();
+        } while (next.equals(confirmed));
+        final Heartbeat made = new Heartbeat(confirmed, next, now);
+        attachment = session == null ? null : made;
+        return made;
+    }
+
     /** Records that the server has confirmed the heartbeat; now is an instant after that answer. */
     void confirm(final Heartbeat heartbeat, final Answer.Confirmed answer, final long now) {
-        if (!heartbeat.equals(open) || !lives(now)) {
+        if (!awaits(heartbeat, now)) {
+            return;
+        }
+        if (state == State.UNCONFIRMED && opened.isPresent() && now >= opened.getAsLong() + answer.usable()) {
+            state = State.LOST; // a late duplicate may have opened it once more
             return;
         }
         final long until = heartbeat.firstSent() + answer.usable();
@@ -131,16 +185,44 @@ final class Lease {
         open = null;
         confirmed = heartbeat.next();
         nextAt = OptionalLong.of(heartbeat.firstSent() + answer.period());
-        if (answer.asked().isPresent() && asked == null) {
-            asked = answer.asked().get();
-            stopBy = now + stopTimeout;
-        }
+        answer.asked().ifPresent(request -> ask(request, now));
         state(now);
+    }
+
+    /** Records that the server has attached the lock to its session by this heartbeat. */
+    void attached(final Heartbeat heartbeat, final long now) {
+        if (!awaits(heartbeat, now)) {
+            return;
+        }
+        open = null;
+        attached = true;
+        state = State.HELD;
+        deadline = asked == null ? NONE : stopBy;
+        state(now);
+    }
+
+    /**
+     * Records a request to the holder. Others keep the heartbeats of a session going: so a lock under it expires if
+     * its work does not stop in time.
+     */
+    void ask(final AskedException request, final long now) {
+        if (asked == null && lives(now)) {
+            asked = request;
+            stopBy = now + stopTimeout;
+            deadline = attached ? stopBy : deadline;
+        }
+    }
+
+    /** Records that the server does not know the session any more. */
+    void lose(final long now) {
+        if (lives(now)) {
+            state = State.LOST;
+        }
     }
 
     /** Records that the server has answered 410 to the heartbeat: the lock is lost. */
     void refuse(final Heartbeat heartbeat, final String holder, final long now) {
-        if (heartbeat.equals(open) && lives(now)) {
+        if (awaits(heartbeat, now)) {
             state = State.LOST;
             refusedBy = holder;
         }
@@ -158,8 +240,17 @@ final class Lease {
         if (before != State.EXPIRED) {
             state = State.RELEASED;
         }
+        if (session != null) {
+            // Attached or not, as long as the session lives: it would keep the lock alive.
+            return new Release(List.of(attachment().next()), at -> session.state(at) != State.HELD);
+        }
         // A lock that is not held yet is freed anyway: its user must not wait for that.
         return new Release(beats, now + (before == State.HELD ? grant.lease() : grant.lease() / IDLE_PART));
+    }
+
+    /** Returns what names a lock under a session in its release: its attachment, whether that was sent or not. */
+    Heartbeat attachment() {
+        return attachment == null ? next(0) : attachment; // its instant counts no more
     }
 
     /** Returns the request to the holder. */
@@ -170,6 +261,15 @@ final class Lease {
     /** Returns the holder that a refusal named, empty if it named none. */
     String refusedBy() {
         return refusedBy;
+    }
+
+    /** Says that the work of a lock under a session outlasted the time to stop. */
+    boolean overdue() {
+        return attached && asked != null && state == State.EXPIRED && session.state == State.HELD;
+    }
+
+    private boolean awaits(final Heartbeat heartbeat, final long now) {
+        return heartbeat.equals(open) && lives(now);
     }
 
     private boolean lives(final long now) {

@@ -7,64 +7,76 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
-import java.util.function.LongSupplier;
+import java.util.function.Function;
 
 /**
- * A lock that this process holds. Made by {@link TenureClient#acquire}.
+ * A lock that this process holds. Made by {@link TenureClient#acquire}, or under a {@link Session}, which keeps it
+ * alive then.
  *
  * <p>Call {@link #check} before every side effect: it reads the clock itself, and is right where timers
  * and threads are late. All methods may be called concurrently.
  */
 public final class Lock implements AutoCloseable {
-    private static final long SHORTEST_LIMIT = TimeUnit.MILLISECONDS.toNanos(250);
     private static final int LONGEST_REASON = 1024;
 
     private final Grant grant;
-    private final LongSupplier clock;
-    private final Caller beats;
-    private final Caller releases;
+    private final Env env;
+    private final Session session; // null without one
     private final Consumer<TenureException> onStop;
-    private final long step; // the longest sleep: after a suspend the clock is read this soon
     private final Duration limit; // of a call
     private final CompletableFuture<TenureException> stopping = new CompletableFuture<>();
     private final CompletableFuture<TenureException> over = new CompletableFuture<>();
-    private final CountDownLatch ending = new CountDownLatch(1); // open once the release has begun
     private final CountDownLatch released = new CountDownLatch(1);
 
-    private final Object mutex = new Object(); // guards what follows, and is held over no call
+    private final Object mutex; // guards what follows, and is held over no call; of a session, its own
     private final Lease lease;
-    private String last = ""; // what the last heartbeat that was not confirmed was answered
+    private boolean handed; // to the program: before, nobody is told anything
     private boolean toldAsked;
     private boolean toldOver;
     private boolean releasing;
     private TenureException endedWith; // null after a release that is as it should be
-    private volatile Thread heart; // null before the start
+    private final Heart heart; // null under a session
     private volatile Consumer<TenureException> interrupter = reason -> {};
 
-    Lock(
-            final Grant grant,
-            final AcquireOptions options,
-            final LongSupplier clock,
-            final Duration step,
-            final Caller beats,
-            final Caller releases) {
+    /** The session may be null. */
+    Lock(final Grant grant, final AcquireOptions options, final Env env, final Session session) {
         this.grant = grant;
-        this.clock = clock;
-        this.step = step.toNanos();
-        this.beats = beats;
-        this.releases = releases;
+        this.env = env;
+        this.session = session;
         onStop = options.onStop();
-        limit = Duration.ofNanos(Math.max(grant.lease() / 10, SHORTEST_LIMIT));
+        limit = Heart.limit(grant.lease());
         final long stop = options.stopTimeout().map(Duration::toNanos).orElse(grant.lease());
-        lease = new Lease(grant, stop, Beats::randomPart);
+        mutex = session == null ? new Object() : session.mutex();
+        lease = new Lease(grant, stop, Beats::randomPart, session == null ? null : session.lease());
+        heart = session == null ? new Beating() : null;
+    }
+
+    /** The heartbeats of a lock without a session. */
+    private final class Beating extends Heart {
+        Beating() {
+            super(grant.name(), lease, mutex, env, grant.lease());
+        }
+
+        @Override
+        Answer send(final Heartbeat heartbeat, final Caller by, final Duration within) throws InterruptedException {
+            return by.exchange("/v1/heartbeat", body(heartbeat), within, Answers::heartbeat);
+        }
+
+        @Override
+        void answered(final Answer answer) {
+            tellAsked();
+        }
+
+        @Override
+        boolean tellOver() {
+            return Lock.this.tellOver();
+        }
     }
 
     /** The name of the lock. */
@@ -91,7 +103,7 @@ public final class Lock implements AutoCloseable {
      */
     public void check() {
         synchronized (mutex) {
-            final Lease.State state = lease.state(clock.getAsLong());
+            final Lease.State state = lease.state(env.now());
             if (state != Lease.State.HELD) {
                 throw error(state);
             }
@@ -101,7 +113,7 @@ public final class Lock implements AutoCloseable {
     /** Returns the time until the right ends if no more heartbeat is confirmed. */
     public Duration remaining() {
         synchronized (mutex) {
-            return Duration.ofNanos(lease.remaining(clock.getAsLong()));
+            return Duration.ofNanos(lease.remaining(env.now()));
         }
     }
 
@@ -133,22 +145,36 @@ public final class Lock implements AutoCloseable {
 
     /**
      * Releases the lock, so that others need not wait. Call it when the work has returned. It goes on
-     * in a thread that is interrupted. A second call waits for the first, and ends as that did.
+     * in a thread that is interrupted. A second call waits for the first, and ends as that did. Under a session the
+     * call is made again until it is answered, or the session ends; {@link Session#close} releases it too.
      *
      * @param data is kept in the record for the next holder; may be null
      * @param failed says that the work failed, and why; null if it did not
      * @throws LostException if the lock had been lost, or had expired, before
-     * @throws UncertainException if no answer came for the time of a lease
+     * @throws UncertainException if no answer came for the time of a lease, or until the session ended
      */
     public void release(final byte[] data, final String failed) {
+        give(data, failed);
+    }
+
+    /** Releases a lock that no caller waits for any more. */
+    void giveBack() {
+        try {
+            give(null, null);
+        } catch (final TenureException error) {
+            // It is freed, or expires.
+        }
+    }
+
+    private void give(final byte[] data, final String failed) {
         final boolean first;
         final Lease.State before;
         final Release release;
         synchronized (mutex) {
             first = !releasing;
             releasing = true;
-            before = lease.state(clock.getAsLong());
-            release = first ? lease.release(clock.getAsLong()) : null;
+            before = lease.state(env.now());
+            release = first ? lease.release(env.now()) : null;
         }
         if (first) {
             end(before, release, data, failed);
@@ -195,127 +221,97 @@ public final class Lock implements AutoCloseable {
         return text.substring(0, Math.min(text.length(), LONGEST_REASON));
     }
 
-    /**
-     * Begins to hold the lock that answered an acquire sent after that instant: at once if the grant counts, else
-     * when the first heartbeat is confirmed. Heartbeats go on in the background then. Returns false if the grant
-     * was lost before.
-     */
-    boolean start(final long sent) throws InterruptedException {
+    /** Counts the grant, if it can be counted: it answered the acquire that was sent after that instant. */
+    void granted(final long sent) {
         synchronized (mutex) {
-            lease.granted(sent, clock.getAsLong());
+            lease.granted(sent, env.now());
         }
-        while (state() == Lease.State.UNCONFIRMED) {
-            final Optional<Heartbeat> heartbeat = nextHeartbeat();
-            if (heartbeat.isEmpty() || exchange(heartbeat.get())) {
-                break;
-            }
-            rest(beats.backoff());
-        }
-        beats.hurry();
-        if (state() != Lease.State.HELD) {
+    }
+
+    /**
+     * Begins to hold a granted lock that is under no session: at once if the grant counts, else when the first
+     * heartbeat is confirmed. Heartbeats go on in the background then. Returns false if the grant was lost before.
+     */
+    boolean start() throws InterruptedException {
+        if (!heart.start()) {
             return false;
         }
-        tellAsked();
-        heart = thread(this::keep, "heartbeats");
-        thread(this::watch, "deadline");
+        heart.run();
         return true;
     }
 
-    private Thread thread(final Patience.Task task, final String what) {
-        final Thread thread = new Thread(
-                () -> {
-                    try {
-                        task.run();
-                    } catch (final InterruptedException end) {
-                        // The release has begun.
-                    }
-                },
-                "tenure " + what + " of " + grant.name());
-        thread.setDaemon(true);
-        thread.start();
-        return thread;
-    }
-
-    private Lease.State state() {
+    /** Returns what attaches the lock to its session, empty if it is attached, or has ended. */
+    Optional<Heartbeat> attachment() {
         synchronized (mutex) {
-            return lease.state(clock.getAsLong());
+            return lease.send(env.now());
         }
     }
 
-    private Optional<Heartbeat> nextHeartbeat() {
+    /** Takes the result of the attachment; other problems than that it is lost change nothing. */
+    void attached(final Heartbeat attachment, final Answer result) {
         synchronized (mutex) {
-            return lease.send(clock.getAsLong());
+            final long now = env.now();
+            if (result instanceof Answer.Attached attached) {
+                lease.attached(attachment, now);
+                attached.asked().ifPresent(request -> lease.ask(request, now));
+            } else if (result.is("lost")) {
+                lease.refuse(attachment, Answers.text(((Answer.Problem) result).more(), "holder"), now);
+            }
         }
     }
 
-    /** Sends a heartbeat once, and returns whether it was answered. */
-    private boolean exchange(final Heartbeat heartbeat) throws InterruptedException {
-        final Map<String, Object> body = Map.of(
+    /** Hands the lock to the program, which hears from now on what happens to it. Returns whether it is held. */
+    boolean hand() {
+        synchronized (mutex) {
+            if (lease.state(env.now()) != Lease.State.HELD) {
+                return false;
+            }
+            handed = true;
+        }
+        tellAsked();
+        return true;
+    }
+
+    /** Takes a request that came by the session. */
+    void ask(final AskedException request) {
+        synchronized (mutex) {
+            lease.ask(request, env.now());
+        }
+        tellAsked();
+    }
+
+    /** Says whether it is held. */
+    boolean holds() {
+        synchronized (mutex) {
+            return lease.state(env.now()) == Lease.State.HELD;
+        }
+    }
+
+    /** Says that the thread begins, or ends, to work under the lock. */
+    void works(final Thread thread, final boolean begins) {
+        if (session != null) {
+            session.works(thread, begins);
+        }
+    }
+
+    /** What the call of a heartbeat, or an attachment, says of the lock. */
+    Map<String, Object> body(final Heartbeat heartbeat) {
+        return Map.of(
                 "name", grant.name(),
                 "token", grant.token(),
                 "after", heartbeat.after(),
                 "next", heartbeat.next());
-        final Answer answer = beats.exchange("/v1/heartbeat", body, limit, Answers::heartbeat);
-        synchronized (mutex) {
-            final long now = clock.getAsLong();
-            if (answer instanceof Answer.Confirmed confirmed) {
-                last = "";
-                lease.confirm(heartbeat, confirmed, now);
-            } else if (answer.is("lost")) {
-                lease.refuse(heartbeat, Answers.text(((Answer.Problem) answer).more(), "holder"), now);
-            } else {
-                last = answer.describe();
-                return false;
-            }
-        }
-        return true;
     }
 
-    /** Sends heartbeats as they are due, until the last one. */
-    private void keep() throws InterruptedException {
-        while (ending.getCount() > 0) {
-            final OptionalLong due;
-            synchronized (mutex) {
-                due = lease.due(clock.getAsLong());
-            }
-            if (due.isEmpty()) {
-                return;
-            }
-            if (due.getAsLong() > 0) {
-                rest(Duration.ofNanos(Math.min(due.getAsLong(), step)));
-                continue;
-            }
-            final Optional<Heartbeat> heartbeat = nextHeartbeat();
-            if (heartbeat.isEmpty()) {
-                return;
-            }
-            if (exchange(heartbeat.get())) {
-                beats.hurry();
-                tellAsked();
-                tellOver();
-            } else {
-                rest(beats.backoff());
-            }
-        }
-    }
-
-    /** Ends the work at the deadline. It needs no network. */
-    private void watch() throws InterruptedException {
-        while (!tellOver() && ending.getCount() > 0) {
-            final long wait = Math.max(remaining().toNanos(), TimeUnit.MILLISECONDS.toNanos(1));
-            rest(Duration.ofNanos(Math.min(wait, step)));
-        }
-    }
-
-    private void rest(final Duration pause) throws InterruptedException {
-        ending.await(pause.toNanos(), TimeUnit.NANOSECONDS);
+    Grant grant() {
+        return grant;
     }
 
     private void tellAsked() {
         final AskedException asked;
         synchronized (mutex) {
             asked = lease.asked().orElse(null);
-            if (asked == null || toldAsked || toldOver) {
+            if (asked == null || toldAsked || toldOver || !handed) {
                 return;
             }
             toldAsked = true;
@@ -324,11 +320,11 @@ public final class Lock implements AutoCloseable {
     }
 
     /** Tells that the lock has ended by itself, if it has. Returns whether it has ended. */
-    private boolean tellOver() {
+    boolean tellOver() {
         final TenureException reason;
         synchronized (mutex) {
-            final Lease.State state = lease.state(clock.getAsLong());
-            if (state != Lease.State.EXPIRED && state != Lease.State.LOST) {
+            final Lease.State state = lease.state(env.now());
+            if (!handed || state != Lease.State.EXPIRED && state != Lease.State.LOST) {
                 return state != Lease.State.HELD;
             }
             if (toldOver) {
@@ -343,16 +339,20 @@ public final class Lock implements AutoCloseable {
 
     /** Whatever hears it runs in a thread of its own: it holds up neither heartbeats nor the deadline. */
     private void tell(final TenureException reason, final boolean end) {
-        thread(
+        interrupter.accept(reason);
+        complete(reason, end);
+        Heart.thread(() -> onStop.accept(reason), "call of " + grant.name());
+    }
+
+    private void complete(final TenureException reason, final boolean end) {
+        Heart.thread(
                 () -> {
                     if (end) {
                         over.complete(reason);
                     }
                     stopping.complete(reason);
                 },
-                "end");
-        thread(() -> onStop.accept(reason), "call");
-        interrupter.accept(reason);
+                "end of " + grant.name());
     }
 
     /** Has the interrupter called by the thread that sees the end; it must not block. */
@@ -360,7 +360,7 @@ public final class Lock implements AutoCloseable {
         final TenureException told;
         synchronized (mutex) {
             interrupter = given;
-            final Lease.State state = lease.state(clock.getAsLong());
+            final Lease.State state = lease.state(env.now());
             told = toldOver ? error(state) : toldAsked ? lease.asked().orElse(null) : null;
         }
         if (told != null) {
@@ -368,14 +368,25 @@ public final class Lock implements AutoCloseable {
         }
     }
 
+    private String describe() {
+        return "\"" + grant.name() + "\" (token " + grant.token() + ")";
+    }
+
     /** Returns why the holder may not act. The caller has the mutex. */
     private TenureException error(final Lease.State state) {
-        final String lock = "\"" + grant.name() + "\" (token " + grant.token() + ")";
+        final String lock = describe();
         switch (state) {
             case LOST:
                 final String by = lease.refusedBy();
+                if (session != null && by.isEmpty()) {
+                    return new LostException(lock + " is lost, or its session is");
+                }
                 return new LostException(lock + " is lost" + (by.isEmpty() ? "" : ": \"" + by + "\" is there now"));
             case EXPIRED:
+                if (lease.overdue()) {
+                    return new ExpiredException(lock + " has expired: its work did not end within the stop timeout");
+                }
+                final String last = session == null ? heart.last() : session.last();
                 final String answer = last.isEmpty() ? "" : "; last answer: " + last;
                 return new ExpiredException(lock + " has expired: no heartbeat was confirmed in time" + answer);
             case UNCONFIRMED:
@@ -387,88 +398,93 @@ public final class Lock implements AutoCloseable {
 
     /** Ends the heartbeats and releases the lock. */
     private void end(final Lease.State before, final Release release, final byte[] data, final String failed) {
-        ending.countDown();
         TenureException ended = null;
-        final TenureException said;
         synchronized (mutex) {
             if (before == Lease.State.EXPIRED || before == Lease.State.LOST) {
                 ended = error(before);
             }
-            said = error(lease.state(clock.getAsLong()));
-            toldOver = true;
         }
-        thread(
-                () -> {
-                    over.complete(said);
-                    stopping.complete(said);
-                },
-                "end");
-        final Thread kept = heart;
-        if (kept != null) {
-            kept.interrupt();
-            Patience.uninterrupted(() -> kept.join(limit.toMillis()));
+        tellReleased();
+        if (heart != null) {
+            heart.end();
         }
-        final Map<String, Object> body = new HashMap<>();
-        body.put("name", grant.name());
-        body.put("token", grant.token());
+        final Map<String, Object> fields = new HashMap<>();
+        fields.put("name", grant.name());
+        fields.put("token", grant.token());
         if (data != null) {
-            body.put("data", new String(Base64.getEncoder().encode(data), StandardCharsets.US_ASCII));
+            fields.put("data", new String(Base64.getEncoder().encode(data), StandardCharsets.US_ASCII));
         }
         if (failed != null) {
-            body.put("failed", failed);
+            fields.put("failed", failed);
         }
         try {
-            final TenureException result = carryOut(release, body);
+            final TenureException result = releasing(fields).run(release);
             ended = ended == null ? result : ended;
         } finally {
-            synchronized (mutex) {
-                endedWith = ended;
-            }
-            released.countDown();
+            ended(ended);
         }
     }
 
-    /** Sends a call of the release once. */
-    private Answer call(final Map<String, Object> body) {
-        final AtomicReference<Answer> answer = new AtomicReference<>();
-        Patience.uninterrupted(() -> {
-            // Of the second try of a call that was interrupted nothing is known but that it was none.
-            final boolean again = answer.getAndSet(new Answer.Unknown("interrupted")) != null;
-            if (!again) {
-                answer.set(releases.exchange("/v1/release", body, limit, Answers::release));
-            }
-        });
-        return answer.get();
+    /** Tells that the lock is not held any more, without an error. */
+    private void tellReleased() {
+        final TenureException said;
+        synchronized (mutex) {
+            said = error(lease.state(env.now()));
+            toldOver = true;
+        }
+        complete(said, true);
     }
 
-    private TenureException carryOut(final Release release, final Map<String, Object> body) {
-        final String lock = "\"" + grant.name() + "\" (token " + grant.token() + ")";
-        String unknown = "";
-        for (Optional<String> beat = release.call(clock.getAsLong());
-                beat.isPresent();
-                beat = release.call(clock.getAsLong())) {
-            body.put("after", beat.get());
-            final Answer answer = call(body);
-            if (answer instanceof Answer.Done) {
-                release.applied();
-            } else if (answer.is("lost")) {
-                release.refused();
-            } else {
-                release.unknown();
-                unknown = answer.describe();
-                Patience.uninterrupted(() -> TimeUnit.NANOSECONDS.sleep(releases.backoff().toNanos()));
+    private void ended(final TenureException with) {
+        synchronized (mutex) {
+            endedWith = with;
+        }
+        if (session != null) {
+            session.forget(this);
+        }
+        released.countDown();
+    }
+
+    private Releasing releasing(final Map<String, Object> fields) {
+        final String lock = describe();
+        if (session == null) {
+            final Function<String, Map<String, Object>> body = beat -> {
+                fields.put("after", beat);
+                return fields;
+            };
+            return new Releasing(lock, "/v1/release", body, Answers::done, env, limit);
+        }
+        synchronized (mutex) {
+            fields.put("after", lease.attachment().after());
+        }
+        final Function<String, Map<String, Object>> body = beat -> {
+            fields.put("next", beat);
+            return Map.of("session", session.id(), "locks", List.of(fields));
+        };
+        final Function<Reply, Answer> read = reply -> Answers.released(reply, grant.name());
+        return new Releasing(lock, "/v1/sessions/release", body, read, env, limit);
+    }
+
+    /** Ends the lock without a call: the closing of its session releases it. */
+    void closes() {
+        final boolean first;
+        final boolean told;
+        synchronized (mutex) {
+            first = !releasing;
+            releasing = true;
+            told = toldOver;
+            final Lease.State state = lease.state(env.now());
+            if (first && (state == Lease.State.EXPIRED || state == Lease.State.LOST)) {
+                endedWith = error(state);
             }
         }
-        switch (release.outcome().orElseThrow()) {
-            case UNKNOWN:
-                return new UncertainException("the release of "
-                        + lock
-                        + " got no answer: the lock is released, or expires by itself; last answer: "
-                        + unknown);
-            case LOST:
-                return new LostException(lock + " was lost before it was released");
-            default:
-                return null;
+        if (!first) {
+            return; // its own release is under way
+        }
+        released.countDown();
+        if (!told) {
+            tellReleased();
+            interrupter.accept(new ReleasedException(describe() + " is released with its session"));
         }
     }
 }

@@ -4,7 +4,7 @@
 package org.tenurelock.client;
 
 /** The server refused the call. */
-public final class ProblemException extends TenureException {
+public class ProblemException extends TenureException {
     private static final long serialVersionUID = 1L;
 
     private final String kind;
@@ -14,6 +14,12 @@ public final class ProblemException extends TenureException {
         super(kind + " (" + status + "): " + detail);
         this.kind = kind;
         this.status = status;
+    }
+
+    static ProblemException of(final Answer.Problem problem) {
+        return problem.kind().equals("no-sessions")
+                ? new NoSessionsException(problem.kind(), problem.status(), problem.detail())
+                : new ProblemException(problem.kind(), problem.status(), problem.detail());
     }
 
     /** The last part of the problem's type, for example {@code forbidden}. */

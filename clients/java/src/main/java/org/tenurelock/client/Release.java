@@ -7,10 +7,12 @@ import java.util.ArrayDeque;
 import java.util.Collection;
 import java.util.Deque;
 import java.util.Optional;
+import java.util.function.LongPredicate;
 
 /**
  * The calls of a release: the newest beat sent, then the confirmed one. Without an answer the same call is
- * made again, for a lease at most; then the record expires by itself.
+ * made again, for a lease at most; then the record expires by itself. That of a lock under a session does not: it is
+ * made again as long as the session lives.
  */
 final class Release {
     /** What came of it. */
@@ -23,19 +25,23 @@ final class Release {
     }
 
     private final Deque<String> beats;
-    private final long until;
+    private final LongPredicate over; // whether no more call is made at an instant
     private boolean doubt; // a call may have been applied
     private Outcome outcome; // null while it goes on
 
     Release(final Collection<String> beats, final long until) {
+        this(beats, now -> now >= until);
+    }
+
+    Release(final Collection<String> beats, final LongPredicate over) {
         this.beats = new ArrayDeque<>(beats);
-        this.until = until;
+        this.over = over;
         outcome = beats.isEmpty() ? Outcome.LOST : null;
     }
 
     /** Returns the beat that the next call names, empty after the last call. */
     Optional<String> call(final long now) {
-        if (outcome == null && now >= until) {
+        if (outcome == null && over.test(now)) {
             outcome = Outcome.UNKNOWN;
         }
         return outcome == null ? Optional.of(beats.getFirst()) : Optional.empty();

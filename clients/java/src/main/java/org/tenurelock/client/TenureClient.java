@@ -20,15 +20,13 @@ public final class TenureClient {
     private final List<String> servers;
     private final Credentials credentials;
     private final Transport transport;
-    private final LongSupplier clock;
-    private final Duration step;
+    private final Env env;
 
     private TenureClient(final Builder builder) {
         servers = Caller.addresses(builder.servers);
         credentials = new Credentials(builder.token, builder.tokenFile);
         transport = builder.transport == null ? new HttpTransport(Optional.ofNullable(builder.tls)) : builder.transport;
-        clock = builder.clock == null ? new GreaterClock() : builder.clock;
-        step = builder.step;
+        env = new Env(this::caller, builder.clock == null ? new GreaterClock() : builder.clock, builder.step);
     }
 
     /**
@@ -114,11 +112,52 @@ public final class TenureClient {
      * @throws InterruptedException if the thread is interrupted; nothing is held then
      */
     public Lock acquire(final String name, final AcquireOptions options) throws InterruptedException {
-        if (name.isEmpty()) {
-            throw new IllegalArgumentException("the lock's name is empty");
-        }
-        AcquireOptions.checkText("the lock's name", name);
-        return new Acquiring(name, options, this::caller, clock, step).run();
+        return acquire(Wanted.lock(name), options);
+    }
+
+    private Lock acquire(final Wanted wanted, final AcquireOptions options) throws InterruptedException {
+        return new Acquiring<Lock>(wanted, options, env) {
+            @Override
+            Lock take(final Grant grant, final long sent) throws InterruptedException {
+                final Lock lock = new Lock(grant, options, env, null);
+                boolean held = false;
+                try {
+                    lock.granted(sent);
+                    held = lock.start() && lock.hand();
+                } finally {
+                    if (!held) {
+                        lock.giveBack();
+                    }
+                }
+                return held ? lock : null;
+            }
+        }.run();
+    }
+
+    /** Opens a session under an owner made of host and process id: see {@link #session(AcquireOptions)}. */
+    public Session session() throws InterruptedException {
+        return session(AcquireOptions.defaults());
+    }
+
+    /**
+     * Opens a session: one heartbeat that keeps many locks alive. Its first heartbeat is confirmed.
+     *
+     * @param options of them it uses owner, label and data, for its own record; waitAtMost, for how long to try;
+     *     onStop, at its end; and stopTimeout, for how long its closing waits for work of {@link Session#run}
+     * @throws NoSessionsException if the store of the server keeps no sessions: acquire each lock by itself
+     * @throws UnavailableException if no server answered
+     * @throws ProblemException if the call was refused
+     * @throws InterruptedException if the thread is interrupted; the session expires by itself then
+     */
+    public Session session(final AcquireOptions options) throws InterruptedException {
+        final AcquireOptions given = options.owner().isEmpty() ? options.owner(Acquiring.madeOwner()) : options;
+        return new Acquiring<Session>(null, given, env) {
+            @Override
+            Session take(final Grant grant, final long sent) throws InterruptedException {
+                final Session session = new Session(grant, given, env);
+                return session.start(sent) ? session : null;
+            }
+        }.run();
     }
 
     /**
@@ -143,62 +182,10 @@ public final class TenureClient {
      * @throws Exception what the work throws; otherwise as {@link #acquire(String, AcquireOptions)}
      */
     public <T> T run(final String name, final AcquireOptions options, final Work<T> work) throws Exception {
-        final Lock lock = acquire(name, options);
-        final Interrupts interrupts = new Interrupts(Thread.currentThread());
-        Throwable failed = null;
-        try {
-            lock.listen(interrupts::stop);
-            return work.under(lock);
-        } catch (final InterruptedException error) {
-            failed = interrupts.reason().map(Throwable.class::cast).orElse(error);
-            if (failed instanceof TenureException reason) {
-                reason.addSuppressed(error);
-                throw reason;
-            }
-            throw error;
-        } catch (final Throwable error) {
-            failed = error;
-            throw error;
-        } finally {
-            interrupts.end();
-            lock.close(failed);
-        }
+        return Working.under(acquire(name, options), work);
     }
 
     private Caller caller() {
         return new Caller(servers, credentials, transport);
-    }
-
-    /** Interrupts the thread of a work, and never after it. */
-    private static final class Interrupts {
-        private final Thread worker;
-        private TenureException reason;
-        private boolean over;
-        private boolean sent;
-
-        Interrupts(final Thread worker) {
-            this.worker = worker;
-        }
-
-        synchronized void stop(final TenureException given) {
-            if (over) {
-                return;
-            }
-            reason = given;
-            sent = true;
-            worker.interrupt();
-        }
-
-        synchronized Optional<TenureException> reason() {
-            return Optional.ofNullable(reason);
-        }
-
-        /** Ends it. An interrupt of ours that the work did not take is taken back. */
-        synchronized void end() {
-            over = true;
-            if (sent) {
-                Thread.interrupted();
-            }
-        }
     }
 }

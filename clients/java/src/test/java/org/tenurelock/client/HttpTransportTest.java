@@ -165,7 +165,7 @@ final class HttpTransportTest {
     void cutStreamsAreNoAnswers() throws Exception {
         for (final String cut : List.of(STREAM, STREAM + GRANT.substring(0, GRANT.length() - 1))) {
             final Reply reply = stream(serve(sends(cut)), new Events(said -> {}));
-            assertInstanceOf(Answer.Unknown.class, Answers.acquire(reply, "n"));
+            assertInstanceOf(Answer.Unknown.class, Answers.acquire(reply, Wanted.lock("n")));
         }
         final String wrong = serve(sends(STREAM + "event: waiting\ndata: {\n\n" + GRANT));
         assertThrows(Answers.NotOurs.class, () -> stream(wrong, new Events(said -> {})));

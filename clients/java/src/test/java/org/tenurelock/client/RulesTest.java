@@ -163,9 +163,9 @@ final class RulesTest {
                     final int status = ((Long) given.get("status")).intValue();
                     final Reply reply = new Reply(status, (String) given.get("type"), (String) given.get("body"), "");
                     final Answer got = switch ((String) given.get("call")) {
-                        case "acquire" -> Answers.acquire(reply, "n");
+                        case "acquire" -> Answers.acquire(reply, Wanted.lock("n"));
                         case "heartbeat" -> Answers.heartbeat(reply);
-                        default -> Answers.release(reply);
+                        default -> Answers.done(reply);
                     };
                     if (got instanceof Answer.Problem problem) {
                         assertEquals("problem", given.get("is"));
@@ -193,7 +193,7 @@ final class RulesTest {
             says.add("unknown");
             return says;
         }
-        events.answer().map(reply -> Answers.acquire(reply, "n")).ifPresent(got -> {
+        events.answer().map(reply -> Answers.acquire(reply, Wanted.lock("n"))).ifPresent(got -> {
             if (got instanceof Answer.Granted granted) {
                 says.add("granted " + granted.grant().token());
             } else if (got instanceof Answer.Problem problem) {

@@ -6,6 +6,7 @@ package org.tenurelock.client;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -13,6 +14,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.ServerSocket;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -216,6 +218,82 @@ final class ServiceTest {
         assertThrows(LostException.class, lock::check);
     }
 
+    /** Waits until heartbeats have moved the deadline so often. */
+    private static void kept(final Session session, final int times) throws InterruptedException {
+        Duration last = Duration.ZERO;
+        for (int rises = 0; rises <= times; TimeUnit.MILLISECONDS.sleep(10)) {
+            session.check();
+            final Duration left = session.remaining();
+            rises += left.compareTo(last) > 0 ? 1 : 0;
+            last = left;
+        }
+    }
+
+    @Test
+    void manyUnderOneSession() throws Exception {
+        final List<String> names = List.of(name + "/c", name + "/a", name + "/b");
+        final List<Lock> all;
+        try (Session session = client().session(SOON.owner("first"))) {
+            final Lock one = session.acquire(name, SOON);
+            all = session.acquireAll(names, SOON);
+            kept(session, 8); // longer than a lease
+            for (final Lock lock : all) {
+                lock.check();
+                final HeldException held = assertThrows(HeldException.class, () -> client().acquire(lock.name(), TRY));
+                assertEquals("first " + lock.token(), held.holder() + " " + held.token());
+            }
+            ask("step-down");
+            assertEquals("a test", assertInstanceOf(AskedException.class, one.stopping().get()).reason());
+            one.release(new byte[] {7}, null);
+            final Lock after = acquire(SOON);
+            assertEquals(one.token() + 1, after.token());
+            assertArrayEquals(new byte[] {7}, after.data().orElseThrow());
+            assertThrows(HeldException.class, () -> session.acquireAll(List.of(name, name + "/d"), TRY));
+            client().acquire(name + "/d", TRY).release();
+            all.get(0).check();
+        }
+        for (final Lock lock : all) {
+            try (Lock after = client().acquire(lock.name(), SOON)) {
+                assertEquals(lock.token() + 1, after.token());
+            }
+        }
+    }
+
+    @Test
+    void aSessionOutlivesAReplica() throws Exception {
+        final int port;
+        try (ServerSocket free = new ServerSocket(0)) {
+            port = free.getLocalPort();
+        }
+        final Path folder = tokenFile.toAbsolutePath().getParent(); // where the store of the servers is
+        final String replica = "127.0.0.1:" + port;
+        final Process process = new ProcessBuilder(
+                        Path.of("..", "..", ".bin", "clients-tenured").toString(),
+                        "--store", "sqlite:" + folder.resolve("locks.db"), "--lease", "5s", "--quiet", "--listen", replica)
+                .inheritIO()
+                .start();
+        try {
+            final TenureClient apart =
+                    TenureClient.of("http://" + replica).tokenFile(tokenFile).build();
+            apart.acquire(name + "/up", SOON).release();
+            final TenureClient both = TenureClient.of("http://" + replica, servers[0]).tokenFile(tokenFile).build();
+            try (Session session = both.session(SOON)) {
+                final List<Lock> locks = session.acquireAll(List.of(name, name + "/b"), SOON);
+                kept(session, 2);
+                process.destroyForcibly().waitFor();
+                kept(session, 8);
+                session.acquire(name + "/c", SOON).check();
+                locks.get(0).release();
+                locks.get(1).check();
+            }
+        } finally {
+            process.destroyForcibly();
+        }
+        assertFalse(process.isAlive());
+        acquire(TRY).release();
+        client().acquire(name + "/b", TRY).release();
+    }
+
     @Test
     void refused() {
         final TenureClient stranger = TenureClient.of(servers).token("nobody").build();
@@ -258,19 +336,31 @@ final class ServiceTest {
     @Test
     @EnabledIfEnvironmentVariable(named = "TENURE_TEST_README", matches = ".+")
     void readme() throws Exception {
-        final Matcher program = Pattern.compile("^```java\\n(.*?)^```", Pattern.MULTILINE | Pattern.DOTALL)
+        final Matcher program = Pattern.compile("^```java\\n(.*?public class (\\w+).*?)^```", Pattern.MULTILINE | Pattern.DOTALL)
                 .matcher(Files.readString(Path.of("README.md")));
-        assertTrue(program.find());
-        final Path folder = tokenFile.getParent(); // where the file "token" is
-        Files.writeString(folder.resolve("Reports.java"), program.group(1));
+        final Map<String, String> says = Map.of(
+                "Reports", "one process at a time is here, under token \\d+\\n",
+                "Shards", "writing to 3 shards\\n");
+        for (int i = 0; i < says.size(); i++) {
+            assertTrue(program.find());
+            final String name = program.group(2);
+            final String said = run(name + ".java", program.group(1));
+            assertTrue(said.matches(says.get(name)), said);
+        }
+    }
+
+    /** Runs a program in the folder where the file "token" is, and returns what it prints. */
+    private String run(final String file, final String text) throws Exception {
+        final Path folder = tokenFile.getParent();
+        Files.writeString(folder.resolve(file), text);
         final String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
         final String classes = new File("target/classes").getAbsolutePath();
-        final Process process = new ProcessBuilder(java, "-cp", classes, "Reports.java")
+        final Process process = new ProcessBuilder(java, "-cp", classes, file)
                 .directory(folder.toFile())
                 .redirectErrorStream(true)
                 .start();
         final String said = new String(process.getInputStream().readAllBytes(), UTF_8);
         assertEquals(0, process.waitFor(), said);
-        assertTrue(said.matches("one process at a time is here, under token \\d+\\n"), said);
+        return said;
     }
 }
