@@ -22,6 +22,7 @@ import java.util.concurrent.TimeUnit;
  */
 abstract class Acquiring<T> {
     private static final Duration LONGEST_WAIT = Duration.ofSeconds(20); // of one call: the server's limit
+    private static final Duration LONGEST_DRAIN = Duration.ofSeconds(5); // then the gate is looked after
     private static final Duration MARGIN = Duration.ofSeconds(10); // how long an answer may take beyond it
 
     private static final Duration SILENCE = Duration.ofSeconds(15); // without an answer, before the log says so
@@ -103,6 +104,36 @@ abstract class Acquiring<T> {
             fails(answer, error);
             pause(least, error);
         }
+    }
+
+    /**
+     * Waits until the readers are gone that were there when the lock was granted. Returns whether it is held then,
+     * and its holder was not asked to give it up meanwhile.
+     */
+    private boolean drains(final Lock lock) throws InterruptedException {
+        final Map<String, Object> body = new HashMap<>(Map.of("name", lock.name(), "token", lock.token()));
+        while (lock.holds() && lock.asked().isEmpty()) {
+            final Duration left = left();
+            final Duration wait = left.compareTo(LONGEST_DRAIN) < 0 ? left : LONGEST_DRAIN;
+            body.put("wait_ms", wait.toMillis());
+            final long called = System.nanoTime();
+            final Answer answer = caller.exchange("/v1/drain", body, wait.plus(MARGIN), Answers::done);
+            answered = !(answer instanceof Answer.Unknown);
+            hear(answer, called);
+            if (answer instanceof Answer.Done) {
+                return true;
+            }
+            if (answer.is("lost")) {
+                return false;
+            }
+            refused(answer, called, wait);
+        }
+        return false;
+    }
+
+    /** Waits, with a lock that is kept alive, until it may be used. Returns whether it is held then. */
+    final boolean ready(final Lock lock) throws InterruptedException {
+        return (!lock.grant().part().drains() || drains(lock)) && lock.hand();
     }
 
     /**
@@ -213,6 +244,7 @@ abstract class Acquiring<T> {
     private Map<String, Object> body() {
         final Map<String, Object> body = new HashMap<>();
         if (wanted != null) {
+            body.putAll(wanted.fields());
             body.put("name", wanted.name());
         }
         body.put("owner", options.owner().isEmpty() ? madeOwner() : options.owner());

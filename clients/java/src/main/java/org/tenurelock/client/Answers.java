@@ -10,6 +10,8 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
 import java.util.function.Function;
 
 /** Reads answers. An answer that is not certainly the service's own is unknown. */
@@ -41,13 +43,38 @@ final class Answers {
             final long lease = whole(body, "lease_ms", 1, LONGEST) * MILLISECOND;
             final long usable = body.containsKey("usable_ms") ? whole(body, "usable_ms", 0, LONGEST) * MILLISECOND : 0;
             final long period = whole(body, "heartbeat_ms", 1, LONGEST) * MILLISECOND;
-            return new Answer.Granted(new Grant(
-                    text(body, "name"), token, beat, lease, bytes(body, "data"), usable, period));
+            final String granted = text(body, "name");
+            final Grant.Part part = part(body, wanted.kind());
+            return new Answer.Granted(
+                    new Grant(granted, token, beat, lease, bytes(body, "data"), usable, period, part));
         });
     }
 
     private static boolean isBeat(final String beat) {
         return beat.indexOf('-') >= 0 && beat.indexOf('-') == beat.lastIndexOf('-');
+    }
+
+    /** Reads what a grant has beyond that of a plain lock. */
+    private static Grant.Part part(final Map<String, Object> body, final Wanted.Kind kind) {
+        if (kind == Wanted.Kind.LOCK) {
+            return Grant.Part.NONE;
+        }
+        if (kind == Wanted.Kind.SLOT) {
+            final OptionalInt slot = OptionalInt.of((int) whole(body, "slot", 0, Integer.MAX_VALUE));
+            final OptionalInt slots = OptionalInt.of((int) whole(body, "slots", 1, Integer.MAX_VALUE));
+            return new Grant.Part(slot, slots, OptionalLong.empty(), Optional.empty(), false, Optional.empty());
+        }
+        final OptionalLong fenceToken = OptionalLong.of(whole(body, "fence_token", 1, Long.MAX_VALUE));
+        Optional<LastWriter> last = Optional.empty();
+        if (body.get("last_writer") instanceof Map<?, ?> writer) {
+            final long token = writer.get("token") instanceof Long given ? given : 0;
+            last = Optional.of(new LastWriter(text(writer, "owner"), token, text(writer, "end")));
+        }
+        final boolean drains = body.getOrDefault("drain", false) instanceof Boolean given
+                ? given
+                : true; // whatever else it is, it is not the permission to write
+        return new Grant.Part(
+                OptionalInt.empty(), OptionalInt.empty(), fenceToken, last, drains, bytes(body, "unwritten"));
     }
 
     /** Reads the answer to the opening of a session. */
@@ -117,7 +144,7 @@ final class Answers {
                 asked(body.get("asked"))));
     }
 
-    /** Reads the answer to a release, or to the closing of a session. */
+    /** Reads the answer to a release, to the closing of a session, or to a wait for readers. */
     static Answer done(final Reply reply) {
         return read(reply, body -> new Answer.Done());
     }

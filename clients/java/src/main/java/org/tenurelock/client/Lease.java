@@ -34,9 +34,6 @@ final class Lease {
     /** The part of a lease for which the release of a lock that is not held is tried. */
     private static final int IDLE_PART = 5;
 
-    /** The deadline of an attached lock: that of its session counts. */
-    private static final long NONE = Long.MAX_VALUE;
-
     /** What a lease is at an instant. */
     enum State {
         /** Granted; nothing counts yet, so the holder must not act. */
@@ -114,13 +111,17 @@ final class Lease {
             }
             if (above != State.HELD) {
                 state = above;
+            } else if (outlasts(now)) {
+                state = State.EXPIRED;
             }
         }
-        if (state == State.HELD && now >= deadline) {
+        if (state == State.HELD && !attached && now >= deadline) {
             state = State.EXPIRED;
         }
         // A confirmation then would be past its deadline.
-        if (state == State.UNCONFIRMED && open != null && now >= open.firstSent() + grant.lease()) {
+        final boolean late = open != null && now >= open.firstSent() + grant.lease()
+                || opened.isPresent() && now >= opened.getAsLong() + grant.lease();
+        if (state == State.UNCONFIRMED && late) {
             state = State.EXPIRED;
         }
         return state;
@@ -131,8 +132,11 @@ final class Lease {
         if (state(now) != State.HELD) {
             return 0;
         }
-        final long own = deadline == NONE ? NONE : deadline - now;
-        return session == null ? own : Math.min(own, session.remaining(now));
+        if (session == null) {
+            return deadline - now;
+        }
+        final long own = attached ? Long.MAX_VALUE : deadline - now;
+        return Math.min(Math.min(own, asked == null ? own : stopBy - now), session.remaining(now));
     }
 
     /** Returns the time until the next heartbeat is due; empty after the last one. */
@@ -197,7 +201,6 @@ final class Lease {
         open = null;
         attached = true;
         state = State.HELD;
-        deadline = asked == null ? NONE : stopBy;
         state(now);
     }
 
@@ -209,7 +212,6 @@ final class Lease {
         if (asked == null && lives(now)) {
             asked = request;
             stopBy = now + stopTimeout;
-            deadline = attached ? stopBy : deadline;
         }
     }
 
@@ -263,9 +265,17 @@ final class Lease {
         return refusedBy;
     }
 
-    /** Says that the work of a lock under a session outlasted the time to stop. */
-    boolean overdue() {
-        return attached && asked != null && state == State.EXPIRED && session.state == State.HELD;
+    /** Says that the time to stop has passed of a lock under a session. */
+    boolean outlasts(final long now) {
+        return session != null && asked != null && now >= stopBy;
+    }
+
+    /**
+     * Says that the lock is to be released although its work has not returned: with heartbeats of its own, others
+     * could have it now.
+     */
+    boolean overdue(final long now) {
+        return outlasts(now - grant.lease());
     }
 
     private boolean awaits(final Heartbeat heartbeat, final long now) {

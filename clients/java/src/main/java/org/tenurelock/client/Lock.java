@@ -10,14 +10,15 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.Consumer;
 import java.util.function.Function;
 
 /**
- * A lock that this process holds. Made by {@link TenureClient#acquire}, or under a {@link Session}, which keeps it
- * alive then.
+ * A lock that this process holds: a plain one, a slot of a {@link Semaphore}, or the right to read or to write of a
+ * {@link RwLock}. Made by {@link TenureClient#acquire}, or under a {@link Session}, which keeps it alive then.
  *
  * <p>Call {@link #check} before every side effect: it reads the clock itself, and is right where timers
  * and threads are late. All methods may be called concurrently.
@@ -79,7 +80,7 @@ public final class Lock implements AutoCloseable {
         }
     }
 
-    /** The name of the lock. */
+    /** The name of the lock. That of a slot, or of the right to read or to write, is made of what was asked for. */
     public String name() {
         return grant.name();
     }
@@ -89,9 +90,32 @@ public final class Lock implements AutoCloseable {
         return grant.token();
     }
 
+    /**
+     * The token that the resource compares. Under a {@link RwLock} it belongs to the name that was asked for, and is
+     * the same for all who read between two writers; otherwise it is {@link #token}.
+     */
+    public long fenceToken() {
+        return grant.part().fenceToken().orElse(grant.token());
+    }
+
     /** What the former holder left in the record. */
     public Optional<byte[]> data() {
         return grant.data().map(byte[]::clone);
+    }
+
+    /** The number of the slot, from 0; empty if it is no slot of a semaphore. */
+    public OptionalInt slot() {
+        return grant.part().slot();
+    }
+
+    /** How many slots the semaphore had when this one was granted; empty if it is no slot of one. */
+    public OptionalInt slots() {
+        return grant.part().slots();
+    }
+
+    /** The last writer before this term; empty if nobody has ever written, or if it is not of a {@link RwLock}. */
+    public Optional<LastWriter> lastWriter() {
+        return grant.part().lastWriter();
     }
 
     /**
@@ -148,22 +172,22 @@ public final class Lock implements AutoCloseable {
      * in a thread that is interrupted. A second call waits for the first, and ends as that did. Under a session the
      * call is made again until it is answered, or the session ends; {@link Session#close} releases it too.
      *
-     * @param data is kept in the record for the next holder; may be null
+     * @param data is kept in the record for the next holder; may be null, and is null under a {@link RwLock}
      * @param failed says that the work failed, and why; null if it did not
      * @throws LostException if the lock had been lost, or had expired, before
      * @throws UncertainException if no answer came for the time of a lease, or until the session ended
      */
     public void release(final byte[] data, final String failed) {
+        if (data != null && grant.part().fenceToken().isPresent()) {
+            throw new IllegalArgumentException("data: a lock for readers and writers stores its own in its records; "
+                    + "keep yours with the resource");
+        }
         give(data, failed);
     }
 
-    /** Releases a lock that no caller waits for any more. */
+    /** Releases a lock that no caller waits for any more, and under which nothing was written. */
     void giveBack() {
-        try {
-            give(null, null);
-        } catch (final TenureException error) {
-            // It is freed, or expires.
-        }
+        quietly(grant.part().unwritten().orElse(null));
     }
 
     private void give(final byte[] data, final String failed) {
@@ -257,6 +281,24 @@ public final class Lock implements AutoCloseable {
             } else if (result.is("lost")) {
                 lease.refuse(attachment, Answers.text(((Answer.Problem) result).more(), "holder"), now);
             }
+        }
+    }
+
+    /** Releases a lock under a session whose work was asked to end, and has not for too long: in another thread. */
+    void releaseOverdue() {
+        synchronized (mutex) {
+            if (releasing || !lease.overdue(env.now())) {
+                return;
+            }
+        }
+        Heart.thread(() -> quietly(null), "release of " + grant.name());
+    }
+
+    private void quietly(final byte[] data) {
+        try {
+            give(data, null);
+        } catch (final TenureException error) {
+            // It is freed, or expires.
         }
     }
 
@@ -383,7 +425,7 @@ public final class Lock implements AutoCloseable {
                 }
                 return new LostException(lock + " is lost" + (by.isEmpty() ? "" : ": \"" + by + "\" is there now"));
             case EXPIRED:
-                if (lease.overdue()) {
+                if (lease.outlasts(env.now())) {
                     return new ExpiredException(lock + " has expired: its work did not end within the stop timeout");
                 }
                 final String last = session == null ? heart.last() : session.last();

@@ -22,22 +22,19 @@ import java.util.function.Consumer;
  * TenureClient#session}.
  *
  * <p>A lock of a session is an ordinary {@link Lock} without heartbeats and threads of its own. An operator can ask
- * for each one alone. If its work does not end within its stop timeout then, it expires for its holder, but stays
- * taken until it is released or the session ends.
+ * for each one alone. If its work does not end within its stop timeout then, it expires for its holder, and is
+ * released a lease later.
  *
  * <p>All methods may be called concurrently.
  */
 public final class Session implements AutoCloseable {
     private static final int MOST_LOCKS = 100; // of one call: the limit of the server
-    private static final int MOST_ANSWERED = 64; // of one heartbeat: the same
     private static final int SOON_PART = 10; // of a lease, after which a grant waits for no other one
     private static final Duration PAUSE = Duration.ofMillis(50);
 
     /** Names are compared by code points, as clients in all languages can. */
     private static final Comparator<String> BY_CODE_POINTS =
             (a, b) -> Arrays.compare(a.codePoints().toArray(), b.codePoints().toArray());
-
-    private record Term(String name, long token) {}
 
     private final Grant grant;
     private final String owner;
@@ -50,11 +47,8 @@ public final class Session implements AutoCloseable {
 
     private final Object mutex = new Object(); // guards what follows and the leases of the locks; held over no call
     private final Lease lease;
-    private final Map<Term, Lock> locks = new HashMap<>(); // from before their attachment until they are released
+    private final Members<Lock> locks = new Members<>(); // from before their attachment until they are released
     private final Map<Thread, Integer> working = new HashMap<>(); // how many works of run each thread is in
-    private List<Answer.Request> requests = List.of(); // of the last confirmed heartbeat
-    private Heartbeat sent; // the last one
-    private List<String> answered = List.of(); // the requests that it names
     private boolean closing;
     private boolean toldOver;
     private TenureException endedWith; // null after a closing that is as it should be
@@ -97,16 +91,9 @@ public final class Session implements AutoCloseable {
     /** Returns the body of a heartbeat. It is the same each time that the heartbeat is sent. */
     private Map<String, Object> body(final Heartbeat heartbeat) {
         synchronized (mutex) {
-            if (!heartbeat.equals(sent)) {
-                sent = heartbeat;
-                answered = requests.stream()
-                        .filter(request -> !locks.containsKey(new Term(request.name(), request.token())))
-                        .map(Answer.Request::id)
-                        .limit(MOST_ANSWERED)
-                        .toList();
-            }
             final Map<String, Object> body = new HashMap<>(
                     Map.of("session", id(), "after", heartbeat.after(), "next", heartbeat.next()));
+            final List<String> answered = locks.answered(heartbeat);
             if (!answered.isEmpty()) {
                 body.put("answered", answered);
             }
@@ -115,15 +102,9 @@ public final class Session implements AutoCloseable {
     }
 
     private void asked(final List<Answer.Request> given) {
-        final Map<Lock, AskedException> asked = new HashMap<>();
+        final Map<Lock, AskedException> asked;
         synchronized (mutex) {
-            requests = given;
-            for (final Answer.Request request : given) {
-                final Lock lock = locks.get(new Term(request.name(), request.token()));
-                if (lock != null) {
-                    asked.putIfAbsent(lock, request.asked());
-                }
-            }
+            asked = locks.hear(given);
         }
         asked.forEach(Lock::ask);
     }
@@ -266,6 +247,16 @@ public final class Session implements AutoCloseable {
         return Working.under(acquire(name, options), work);
     }
 
+    /** Returns a semaphore whose slots are held under the session: see {@link TenureClient#semaphore}. */
+    public Semaphore semaphore(final String name, final int slots) {
+        return new Semaphore(new Wanted(name, Wanted.Kind.SLOT, slots), this::acquire);
+    }
+
+    /** Returns a lock for readers and writers, held under the session: see {@link TenureClient#rwlock}. */
+    public RwLock rwlock(final String name) {
+        return new RwLock(name, this::acquire);
+    }
+
     /**
      * Closes the session, which frees all its locks by one call. From the beginning on none of them is held. It
      * interrupts the work of {@link #run} in other threads, and waits for that with heartbeats, for the stop timeout
@@ -394,12 +385,12 @@ public final class Session implements AutoCloseable {
                 try {
                     synchronized (mutex) {
                         check();
-                        locks.put(new Term(lock.name(), lock.token()), lock);
+                        locks.add(granted, lock);
                     }
                     if (attaches) {
                         attach(List.of(lock));
                     }
-                    taken = !attaches || lock.hand();
+                    taken = !attaches || ready(lock);
                 } finally {
                     if (!taken) {
                         lock.giveBack();
@@ -488,13 +479,13 @@ public final class Session implements AutoCloseable {
     /** Forgets a lock that is released: a request for it is answered. */
     void forget(final Lock lock) {
         synchronized (mutex) {
-            locks.remove(new Term(lock.name(), lock.token()), lock);
+            locks.remove(lock.grant(), lock);
         }
     }
 
     private List<Lock> all() {
         synchronized (mutex) {
-            return List.copyOf(locks.values());
+            return locks.all();
         }
     }
 
@@ -506,7 +497,10 @@ public final class Session implements AutoCloseable {
             state = lease.state(env.now());
             reason = error(state);
         }
-        all().forEach(Lock::tellOver);
+        for (final Lock lock : all()) {
+            lock.tellOver();
+            lock.releaseOverdue();
+        }
         if (state == Lease.State.HELD) {
             return false;
         }

@@ -123,7 +123,7 @@ public final class TenureClient {
                 boolean held = false;
                 try {
                     lock.granted(sent);
-                    held = lock.start() && lock.hand();
+                    held = lock.start() && ready(lock);
                 } finally {
                     if (!held) {
                         lock.giveBack();
@@ -132,6 +132,22 @@ public final class TenureClient {
                 return held ? lock : null;
             }
         }.run();
+    }
+
+    /**
+     * Returns a semaphore: a name under which so many may hold a slot each.
+     *
+     * @param name the name
+     * @param slots how many slots it has, 1 to 1000. It counts only the first time that the name is used; after that
+     *     the number in the store does
+     */
+    public Semaphore semaphore(final String name, final int slots) {
+        return new Semaphore(new Wanted(name, Wanted.Kind.SLOT, slots), this::acquire);
+    }
+
+    /** Returns a lock for readers and writers: under its name any number may read, or one may write. */
+    public RwLock rwlock(final String name) {
+        return new RwLock(name, this::acquire);
     }
 
     /** Opens a session under an owner made of host and process id: see {@link #session(AcquireOptions)}. */

@@ -268,7 +268,8 @@ final class FakeService implements Transport {
 
     private Reply heldBy(final String name) {
         final Entry lock = lock(name);
-        return problem("held", 409, Map.of("holder", lock.holder, "token", lock.token, "free_in_ms", 500, "reserved", false));
+        return problem(
+                "held", 409, Map.of("holder", lock.holder, "token", lock.token, "free_in_ms", 500, "reserved", false));
     }
 
     private List<String> readers(final String name) {
@@ -348,8 +349,8 @@ final class FakeService implements Transport {
 
     private Reply heartbeat(final Map<String, Object> body) {
         final Entry lock = lock(body.get("name"));
-        final boolean ours = lock.session == null && (lock.beat.equals(body.get("after")) || lock.beat.equals(body.get("next")));
-        if (lock.holder == null || !body.get("token").equals(lock.token) || !ours) {
+        final boolean ours = lock.beat.equals(body.get("after")) || lock.beat.equals(body.get("next"));
+        if (lock.holder == null || lock.session != null || !body.get("token").equals(lock.token) || !ours) {
             return problem("lost", 410, Map.of("holder", lock.holder == null ? "" : lock.holder, "token", lock.token));
         }
         lock.beat = (String) body.get("next");
@@ -375,7 +376,8 @@ final class FakeService implements Transport {
     }
 
     private void end(final Map<String, Object> body, final Entry lock, final Object with) {
-        if (lock.holder != null && ((String) body.get("name")).endsWith(":gate") && !UNWRITTEN.equals(body.get("data"))) {
+        final boolean writer = ((String) body.get("name")).endsWith(":gate");
+        if (lock.holder != null && writer && !UNWRITTEN.equals(body.get("data"))) {
             final String end = body.containsKey("failed") ? "failed" : "released";
             lastWriter = Map.of("owner", lock.holder, "token", 2 * lock.token, "end", end);
         }
@@ -462,7 +464,9 @@ final class FakeService implements Transport {
             return problem("lost", 410, Map.of());
         }
         session.closed = true;
-        locks.values().stream().filter(lock -> body.get("session").equals(lock.session)).forEach(lock -> lock.holder = null);
+        locks.values().stream()
+                .filter(lock -> body.get("session").equals(lock.session))
+                .forEach(lock -> lock.holder = null);
         return answer(Map.of());
     }
 }

@@ -23,7 +23,9 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Supplier;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
@@ -137,6 +139,144 @@ final class RulesTest {
         return list(rules, "scenarios").stream()
                 .map(scenario -> DynamicTest.dynamicTest((String) scenario.get("rule"), () -> {
                     final Player player = new Player(rules, scenario);
+                    list(scenario, "steps").forEach(player::play);
+                }));
+    }
+
+    /** Plays one scenario of a session, and of the locks under it. */
+    private static final class SessionPlayer {
+        private final Map<String, Object> rules;
+        private final Lease session;
+        private final Members<Lease> members = new Members<>();
+        private final Map<String, Heartbeat> sent = new HashMap<>();
+        private final Map<Object, Grant> grants = new HashMap<>();
+        private final Map<Object, Lease> leases = new HashMap<>(); // of the session under null
+        private final Map<Object, Release> releases = new HashMap<>();
+
+        SessionPlayer(final Map<String, Object> rules) {
+            this.rules = rules;
+            session = new Lease(grant("session", (Map<?, ?>) rules.get("opening"), Map.of()), 0, numbers());
+            session.opened(0);
+            leases.put(null, session);
+        }
+
+        private static Supplier<String> numbers() {
+            final AtomicInteger made = new AtomicInteger();
+            return () -> String.format("%013d", made.incrementAndGet());
+        }
+
+        private static Grant grant(final String name, final Map<?, ?> of, final Map<?, ?> more) {
+            final long token = more.get("token") instanceof Long given ? given : 0;
+            final long usable = more.containsKey("usable_ms") ? ms(more, "usable_ms") : 0;
+            final long lease = ms(of, "lease_ms");
+            return new Grant(name, token, beat("B0"), lease, Optional.empty(), usable, ms(of, "heartbeat_ms"));
+        }
+
+        private static AskedException asked(final Map<?, ?> r) {
+            final String kind = Answers.text(r, "kind");
+            return new AskedException(
+                    kind, Answers.text(r, "by"), Answers.text(r, "reason"), Answers.text(r, "to"), "");
+        }
+
+        private static Optional<Heartbeat> heartbeat(final Map<String, Object> step) {
+            return step.containsKey("none")
+                    ? Optional.empty()
+                    : Optional.of(
+                            new Heartbeat(beat(step.get("after")), beat(step.get("next")), ms(step, "first_sent")));
+        }
+
+        void play(final Map<String, Object> step) {
+            final long now = ms(step, "at");
+            final Object name = step.get("lock");
+            final Lease lease = leases.get(name);
+            switch ((String) step.get("do")) {
+                case "check" -> assertEquals(
+                        step.get("is"), lease.state(now).name().toLowerCase(Locale.ROOT), step.toString());
+                case "remaining" -> assertEquals(ms(step, "ms"), lease.remaining(now), step.toString());
+                case "due" -> assertEquals(
+                        step.get("ms") == null ? OptionalLong.empty() : OptionalLong.of(ms(step, "ms")),
+                        lease.due(now),
+                        step.toString());
+                case "asked" -> assertEquals(
+                        step.get("kind"), lease.asked().map(AskedException::kind).orElse(null), step.toString());
+                case "overdue" -> assertEquals(step.get("is"), lease.overdue(now), step.toString());
+                case "release", "close" -> releases.put(name, lease.release(now));
+                case "call" -> {
+                    final Optional<String> call = releases.get(name).call(now);
+                    final Object wanted = step.get(name == null ? "after" : "next");
+                    assertEquals(Optional.ofNullable(wanted).map(RulesTest::beat), call, step.toString());
+                    if (name != null && call.isPresent()) {
+                        assertEquals(beat(step.get("after")), lease.attachment().after(), step.toString());
+                    }
+                }
+                case "outcome" -> assertEquals(
+                        step.get("is"),
+                        releases.get(name).outcome().map(o -> o.name().toLowerCase(Locale.ROOT)).orElse(null),
+                        step.toString());
+                case "answered" -> {
+                    switch ((String) step.get("with")) {
+                        case "ok" -> releases.get(name).applied();
+                        case "lost" -> releases.get(name).refused();
+                        default -> releases.get(name).unknown();
+                    }
+                    if (name != null && releases.get(name).outcome().isPresent()) {
+                        members.remove(grants.get(name), lease);
+                    }
+                }
+                default -> playOther(step, now, lease);
+            }
+        }
+
+        private void playOther(final Map<String, Object> step, final long now, final Lease lease) {
+            switch ((String) step.get("do")) {
+                case "send" -> {
+                    final Optional<Heartbeat> got = session.send(now);
+                    assertEquals(heartbeat(step), got, step.toString());
+                    got.ifPresent(heartbeat -> {
+                        assertEquals(step.get("answered"), members.answered(heartbeat), step.toString());
+                        sent.put(heartbeat.next(), heartbeat);
+                    });
+                }
+                case "confirm" -> {
+                    final var answer =
+                            new Answer.Confirmed(ms(step, "usable_ms"), ms(step, "heartbeat_ms"), Optional.empty());
+                    session.confirm(sent.get(beat(step.get("next"))), answer, now);
+                    final List<Answer.Request> requests = new ArrayList<>();
+                    for (final Object one : (List<?>) step.getOrDefault("requests", List.of())) {
+                        final Map<?, ?> r = (Map<?, ?>) one;
+                        requests.add(new Answer.Request(
+                                Answers.text(r, "id"), Answers.text(r, "name"), (Long) r.get("token"), asked(r)));
+                    }
+                    members.hear(requests).forEach((holder, request) -> holder.ask(request, now));
+                }
+                case "refuse" -> session.refuse(sent.get(beat(step.get("next"))), "b", now);
+                case "grant" -> {
+                    final String name = (String) step.get("lock");
+                    final Grant grant = grant(name, (Map<?, ?>) rules.get("grant"), step);
+                    final Lease granted = new Lease(grant, ms(rules, "stop_timeout_ms"), numbers(), session);
+                    granted.granted(ms(step, "sent"), now);
+                    grants.put(name, grant);
+                    leases.put(name, granted);
+                    members.add(grant, granted);
+                }
+                case "attach" -> assertEquals(heartbeat(step), lease.send(now), step.toString());
+                case "attached" -> {
+                    lease.attached(lease.attachment(), now);
+                    Optional.ofNullable((Map<?, ?>) step.get("asked")).ifPresent(r -> lease.ask(asked(r), now));
+                }
+                case "lost" -> lease.refuse(lease.attachment(), "b", now);
+                default -> throw new AssertionError(step);
+            }
+        }
+    }
+
+    @TestFactory
+    Stream<DynamicTest> sessionRules() throws IOException {
+        final Map<String, Object> rules = table("session_rules.json");
+        assertTrue(list(rules, "scenarios").size() > 30);
+        return list(rules, "scenarios").stream()
+                .map(scenario -> DynamicTest.dynamicTest((String) scenario.get("rule"), () -> {
+                    final SessionPlayer player = new SessionPlayer(rules);
                     list(scenario, "steps").forEach(player::play);
                 }));
     }

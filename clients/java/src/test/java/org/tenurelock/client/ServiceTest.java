@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
 import java.io.File;
 import java.io.IOException;
@@ -259,6 +260,74 @@ final class ServiceTest {
         }
     }
 
+    /** Skips the test if the server does not know slots, readers and writers. */
+    private void needsSlots() throws InterruptedException {
+        try {
+            client().semaphore(name + "/known", 1).acquire(TRY).release();
+        } catch (final ProblemException error) {
+            assumeFalse(error.kind().equals("bad-request"), "this tenured has no slots: " + error.getMessage());
+            throw error;
+        }
+    }
+
+    @Test
+    void slots() throws Exception {
+        needsSlots();
+        final Semaphore semaphore = client().semaphore(name, 2);
+        final Lock first = semaphore.acquire(SOON.owner("first"));
+        try (Session session = client().session(SOON);
+                Lock second = session.semaphore(name, 2).acquire(SOON)) {
+            assertEquals(1, first.slot().getAsInt() + second.slot().getAsInt());
+            assertEquals(name + ":slot/" + first.slot().getAsInt(), first.name());
+            assertEquals(2, second.slots().getAsInt());
+            assertThrows(HeldException.class, () -> semaphore.acquire(TRY));
+            kept(session, 8); // longer than a lease
+            first.check();
+            second.check();
+        }
+        first.release();
+        try (Lock after = semaphore.acquire(SOON)) {
+            after.check();
+        }
+    }
+
+    @Test
+    void readersAndWriters() throws Exception {
+        needsSlots();
+        final RwLock catalog = client().rwlock(name);
+        final Lock reader = catalog.read(SOON);
+        final Lock other = catalog.read(SOON);
+        assertEquals(Optional.empty(), reader.lastWriter());
+        assertThrows(HeldException.class, () -> catalog.write(TRY));
+        final FutureTask<Lock> writing = new FutureTask<>(() -> catalog.write(SOON.owner("writer")));
+        new Thread(writing).start();
+        TimeUnit.SECONDS.sleep(6); // longer than a lease
+        reader.check();
+        assertFalse(writing.isDone());
+        reader.release();
+        other.release();
+        final Lock writer = writing.get();
+        locks.add(writer);
+        writer.check();
+        assertTrue(writer.fenceToken() > reader.fenceToken());
+        assertThrows(HeldException.class, () -> catalog.read(TRY));
+        writer.release(null, "disk full");
+        try (Lock after = catalog.read(SOON)) {
+            assertTrue(after.fenceToken() > writer.fenceToken());
+            final LastWriter last = after.lastWriter().orElseThrow();
+            assertEquals(new LastWriter("writer", writer.fenceToken(), "failed"), last);
+            // One that gives up leaves no trace.
+            final AcquireOptions soon = AcquireOptions.defaults().waitAtMost(Duration.ofSeconds(2));
+            assertThrows(HeldException.class, () -> catalog.write(soon));
+        }
+        try (Session session = client().session(SOON);
+                Lock after = session.rwlock(name).write(SOON)) {
+            assertEquals(writer.fenceToken(), after.lastWriter().orElseThrow().token());
+            kept(session, 8);
+            after.check();
+        }
+    }
+
     @Test
     void aSessionOutlivesAReplica() throws Exception {
         final int port;
@@ -269,7 +338,13 @@ final class ServiceTest {
         final String replica = "127.0.0.1:" + port;
         final Process process = new ProcessBuilder(
                         Path.of("..", "..", ".bin", "clients-tenured").toString(),
-                        "--store", "sqlite:" + folder.resolve("locks.db"), "--lease", "5s", "--quiet", "--listen", replica)
+                        "--store",
+                        "sqlite:" + folder.resolve("locks.db"),
+                        "--lease",
+                        "5s",
+                        "--quiet",
+                        "--listen",
+                        replica)
                 .inheritIO()
                 .start();
         try {
@@ -336,14 +411,21 @@ final class ServiceTest {
     @Test
     @EnabledIfEnvironmentVariable(named = "TENURE_TEST_README", matches = ".+")
     void readme() throws Exception {
-        final Matcher program = Pattern.compile("^```java\\n(.*?public class (\\w+).*?)^```", Pattern.MULTILINE | Pattern.DOTALL)
+        final Matcher program = Pattern.compile(
+                        "^```java\\n(.*?public class (\\w+).*?)^```", Pattern.MULTILINE | Pattern.DOTALL)
                 .matcher(Files.readString(Path.of("README.md")));
         final Map<String, String> says = Map.of(
+                "Catalog",
+                "three processes at a time are here, this one in slot [0-2]\\n"
+                        + "nobody else reads or writes, under token \\d+\\nthe last writer has released\\n",
                 "Reports", "one process at a time is here, under token \\d+\\n",
                 "Shards", "writing to 3 shards\\n");
         for (int i = 0; i < says.size(); i++) {
             assertTrue(program.find());
             final String name = program.group(2);
+            if (name.equals("Catalog")) {
+                needsSlots(); // it is the last one
+            }
             final String said = run(name + ".java", program.group(1));
             assertTrue(said.matches(says.get(name)), said);
         }
