@@ -72,6 +72,8 @@ var zones = []zone{
 	{"adapters/controllerruntime", ". adapters/clientgo k8sstore"},
 	{"adapters/gocron", ". once"},
 	{"adapters/recipes release internal/repocheck", ""},
+	// A client of the lock service carries no engine for a store.
+	{"clients/go", "driver internal/clock internal/text"},
 
 	// The ends of the graph. What a stranger reads first has the public API alone.
 	{"examples/failover", ". sqlitestore"},
