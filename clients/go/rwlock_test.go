@@ -1,0 +1,341 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenureclient
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/testutil"
+)
+
+// derived has the servers of a world grant slots, and locks to readers and writers, which are plain locks with derived
+// names. Readers are as many as the test says.
+func (w *world) derived() (readers *atomic.Int64) {
+	readers = new(atomic.Int64)
+	for _, s := range w.servers {
+		s.always("/v1/acquire", func(q *http.Request, carry func() (*http.Response, error)) (*http.Response, error) {
+			return s.grants(q, carry, readers.Load() > 0)
+		})
+		s.always("/v1/drain", func(q *http.Request, _ func() (*http.Response, error)) (*http.Response, error) {
+			body := s.bodyOf(q)
+			for end := time.Now().Add(time.Duration(body["wait_ms"].(float64)) * ms); readers.Load() > 0; {
+				if !time.Now().Before(end) {
+					return says(409, problemType, `{"type": "urn:tenure:problem:held", "status": 409, "detail": "so", "holder": "reader", "token": 3, "free_in_ms": 900}`), nil
+				}
+				time.Sleep(10 * ms)
+			}
+			return says(200, jsonType, "{}"), q.Context().Err()
+		})
+	}
+	return readers
+}
+
+// bodyOf returns the body of the call that the server got last, which is q.
+func (w *wire) bodyOf(q *http.Request) fields {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := len(w.sent) - 1; ; i-- {
+		if w.sent[i].path == q.URL.Path {
+			return w.sent[i].body
+		}
+	}
+}
+
+func (w *wire) grants(q *http.Request, carry func() (*http.Response, error), drains bool) (*http.Response, error) {
+	asked := w.bodyOf(q)
+	name, _ := asked["name"].(string)
+	slots, _ := asked["slots"].(float64)
+	var names []string
+	switch {
+	case asked["shared"] == true:
+		names = []string{name + ":read/0", name + ":read/1"}
+	case asked["exclusive"] == true:
+		names = []string{name + ":gate"}
+	case slots > 0:
+		for i := range int(slots) {
+			names = append(names, fmt.Sprintf("%s:slot/%d", name, i))
+		}
+	default:
+		return carry()
+	}
+	plain := fields{}
+	for key, value := range asked {
+		if key != "slots" && key != "shared" && key != "exclusive" {
+			plain[key] = value
+		}
+	}
+	plain["wait_ms"] = 0
+	wait, _ := asked["wait_ms"].(float64)
+	for end := time.Now().Add(time.Duration(wait) * ms); ; time.Sleep(100 * ms) {
+		var r *http.Response
+		for i, one := range names {
+			plain["name"] = one
+			text, _ := json.Marshal(plain)
+			var err error
+			if r, err = w.carry(q, string(text)); err != nil || r.StatusCode == http.StatusConflict {
+				if err != nil {
+					return r, err
+				}
+				continue
+			}
+			var g map[string]any
+			b, err := io.ReadAll(r.Body)
+			if err = errors.Join(err, json.Unmarshal(b, &g)); err != nil {
+				return nil, err
+			}
+			token, _ := g["token"].(float64)
+			switch {
+			case slots > 0:
+				g["slot"], g["slots"] = i, slots
+			case asked["shared"] == true:
+				g["fence_token"] = 1
+			default:
+				g["fence_token"], g["unwritten"] = 2*token, []byte(fmt.Sprintf("not by %v", token))
+				if drains {
+					g["drain"] = true
+				}
+				if token > 1 {
+					g["last_writer"] = fields{"owner": "web-7", "token": token - 1, "end": "failed"}
+				}
+			}
+			b, err = json.Marshal(g)
+			return says(200, jsonType, string(b)), err
+		}
+		if !time.Now().Before(end) {
+			return r, nil
+		}
+		_ = r.Body.Close()
+	}
+}
+
+func TestASemaphore(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.derived()
+		c, _ := w.client()
+		s, _ := w.session()
+		renders, under := c.Semaphore("renders", 2), s.Semaphore("renders", 2)
+		a := testutil.Must(renders.Acquire(t.Context(), nil))(t)
+		b := testutil.Must(under.TryAcquire(t.Context(), nil))(t)
+		if a.Name() != "renders:slot/0" || a.Slot() != 0 || a.Slots() != 2 || b.Name() != "renders:slot/1" || b.Slot() != 1 || b.Token() != 1 {
+			t.Errorf("slots %q and %q", a.Name(), b.Name())
+		}
+		_, err := renders.TryAcquire(t.Context(), nil)
+		testutil.Want(t, err, ErrHeld)
+		ran := testutil.Go(func() error {
+			return renders.Run(t.Context(), nil, func(_ context.Context, l *SlotLease) error {
+				if l.Slot() != 1 {
+					t.Errorf("slot %d", l.Slot())
+				}
+				return l.Check()
+			})
+		})
+		time.Sleep(time.Minute)
+		testutil.Pending(t, "the acquire", ran)
+		testutil.Want(t, errors.Join(a.Check(), b.Check(), b.Release(t.Context())), nil)
+		testutil.Want(t, <-ran, nil)
+		testutil.Want(t, a.Release(t.Context()), nil)
+		for _, n := range []int{0, 1001} {
+			_, err = c.Semaphore("renders", n).Acquire(t.Context(), nil)
+			testutil.Want(t, err, ErrInvalid)
+		}
+		_, err = c.Semaphore(strings.Repeat("a", 1009), 1).Acquire(t.Context(), nil)
+		testutil.Want(t, err, ErrInvalid)
+		w.close(s)
+	})
+}
+
+func TestReadersAndWriters(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.derived()
+		c, _ := w.client()
+		s, _ := w.session()
+		for _, catalog := range []*RWLock{c.RWLock("catalog"), s.RWLock("catalog")} {
+			err := catalog.RunRead(t.Context(), nil, func(_ context.Context, l *RWLease) error {
+				if l.Name() != "catalog" || l.Token() != 1 || l.Writing() || l.Lease.Name() != "catalog:read/0" {
+					t.Errorf("%q, token %d, writing %v", l.Name(), l.Token(), l.Writing())
+				}
+				return l.Check()
+			})
+			testutil.Want(t, err, nil)
+		}
+		for i, catalog := range []*RWLock{c.RWLock("catalog"), s.RWLock("catalog")} {
+			err := catalog.RunWrite(t.Context(), nil, func(_ context.Context, l *RWLease) error {
+				last, ok := l.LastWriter()
+				if l.Name() != "catalog" || l.Token() != uint64(2*i+2) || !l.Writing() || ok != (i > 0) || ok && last != (Writer{"web-7", 1, "failed"}) {
+					t.Errorf("%q, token %d, last writer %+v", l.Name(), l.Token(), last)
+				}
+				time.Sleep(time.Minute)
+				return l.Check()
+			})
+			testutil.Want(t, err, nil)
+		}
+		for _, r := range append(w.calls("/v1/release"), w.calls("/v1/sessions/release")...) {
+			if r["data"] != nil {
+				t.Errorf("a writer that has written says %v", r)
+			}
+		}
+		_, err := c.RWLock("catalog").AcquireRead(t.Context(), &AcquireOptions{Data: []byte("mine")})
+		testutil.Want(t, err, ErrInvalid)
+		w.close(s)
+	})
+}
+
+// A writer gets its lease when all readers are gone, and keeps the gate alive until then.
+func TestAWriterWaitsForReaders(t *testing.T) {
+	for name, under := range map[string]bool{"alone": false, "under a session": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				readers := w.derived()
+				c, _ := w.client()
+				catalog := c.RWLock("catalog")
+				if under {
+					s := testutil.Must(c.Session(t.Context()))(t)
+					defer w.close(s)
+					catalog = s.RWLock("catalog")
+				}
+				readers.Store(1)
+				wrote := testutil.Go(func() error {
+					return catalog.RunWrite(t.Context(), nil, func(_ context.Context, l *RWLease) error {
+						if readers.Load() != 0 {
+							return errors.New("it writes beside a reader")
+						}
+						return l.Check()
+					})
+				})
+				time.Sleep(time.Minute)
+				testutil.Pending(t, "the writer", wrote)
+				for _, s := range w.servers {
+					s.next("/v1/drain", dropped, problemOf("unknown", 503), edited(func(string) string { return "<h1>" }), badGatewayOnly)
+				}
+				time.Sleep(time.Minute)
+				testutil.Pending(t, "the writer", wrote)
+				if st := testutil.Must(w.operator.Status(t.Context(), "catalog:gate"))(t); st.State != tenure.StateHeld || st.Token != 1 {
+					t.Errorf("the gate is %+v", st)
+				}
+				readers.Store(0)
+				testutil.Want(t, <-wrote, nil)
+			})
+		})
+	}
+}
+
+func badGatewayOnly(*http.Request, func() (*http.Response, error)) (*http.Response, error) {
+	return says(502, "text/html", "<h1>502 Bad Gateway</h1>"), nil
+}
+
+// A writer that gives up says in its release that it has not written.
+func TestAWriterGivesUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(ctx context.Context, r *RWLock, w *world) error
+		want error
+	}{
+		"try": {func(ctx context.Context, r *RWLock, _ *world) error {
+			_, err := r.TryAcquireWrite(ctx, nil)
+			return err
+		}, ErrHeld},
+		"wait": {func(ctx context.Context, r *RWLock, _ *world) error {
+			_, err := r.AcquireWrite(ctx, &AcquireOptions{Wait: 30 * time.Second})
+			return err
+		}, ErrHeld},
+		"context": {func(ctx context.Context, r *RWLock, _ *world) error {
+			ctx, stop := context.WithTimeout(ctx, 30*time.Second)
+			defer stop()
+			_, err := r.AcquireWrite(ctx, nil)
+			return err
+		}, context.DeadlineExceeded},
+		"forbidden": {func(ctx context.Context, r *RWLock, w *world) error {
+			w.both("/v1/drain", problemOf("bad-request", 400))
+			_, err := r.AcquireWrite(ctx, nil)
+			var p *ProblemError
+			if errors.As(err, &p) {
+				return errWire
+			}
+			return err
+		}, errWire},
+		"asked": {func(ctx context.Context, r *RWLock, w *world) error {
+			time.AfterFunc(5*time.Second, func() {
+				_ = w.operator.StepDown(w.Context(), "catalog:gate", &tenure.StepDownOptions{Reason: "a deploy"})
+			})
+			_, err := r.AcquireWrite(ctx, nil)
+			return err
+		}, ErrSteppedDown},
+	} {
+		for _, under := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, session %v", name, under), func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					w.derived().Store(1)
+					client, _ := w.client()
+					catalog := client.RWLock("catalog")
+					if under {
+						s := testutil.Must(client.Session(t.Context()))(t)
+						defer w.close(s)
+						catalog = s.RWLock("catalog")
+					}
+					testutil.Want(t, c.do(t.Context(), catalog, w), c.want)
+					synctest.Wait()
+					released := w.calls("/v1/release")
+					for _, call := range w.calls("/v1/sessions/release") {
+						one, _ := call["locks"].([]any)
+						released = append(released, one[0].(map[string]any))
+					}
+					if len(released) != 1 || released[0]["data"] != base64.StdEncoding.EncodeToString([]byte("not by 1")) {
+						t.Errorf("it says %v", released)
+					}
+					if st := testutil.Must(w.operator.Status(t.Context(), "catalog:gate"))(t); st.State == tenure.StateHeld {
+						t.Errorf("the gate is %+v", st)
+					}
+				})
+			})
+		}
+	}
+}
+
+// An answer to a drain counts only if the gate is held when it comes.
+func TestADrainThatIsAnsweredLate(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		readers := w.derived()
+		c, ahead := w.client()
+		readers.Store(1)
+		w.servers[0].next("/v1/drain", func(*http.Request, func() (*http.Response, error)) (*http.Response, error) {
+			readers.Store(0)
+			ahead.Add(int64(usable)) // a suspend
+			return says(200, jsonType, "{}"), nil
+		})
+		l := testutil.Must(c.RWLock("catalog").AcquireWrite(t.Context(), nil))(t)
+		if l.Lease.Token() != 2 {
+			t.Errorf("token %d", l.Lease.Token())
+		}
+		testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context())), nil)
+	})
+}
+
+// A gate that is lost while readers are there is taken again.
+func TestAGateThatIsLost(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		readers := w.derived()
+		c, _ := w.client()
+		readers.Store(1)
+		w.servers[0].next("/v1/drain", func(*http.Request, func() (*http.Response, error)) (*http.Response, error) {
+			readers.Store(0)
+			return problemOf("lost", 410)(nil, nil)
+		})
+		l := testutil.Must(c.RWLock("catalog").AcquireWrite(t.Context(), nil))(t)
+		if l.Lease.Token() != 2 {
+			t.Errorf("token %d", l.Lease.Token())
+		}
+		testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context())), nil)
+	})
+}
