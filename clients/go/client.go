@@ -276,7 +276,7 @@ func (c *Client) acquire(ctx context.Context, op string, w want, o *AcquireOptio
 
 // hold begins to hold the lock of a grant. It returns nil if the grant was lost before a heartbeat.
 func (c *Client) hold(ctx context.Context, g grant, sent time.Duration) (*Lease, error) {
-	l := c.lease(g, nil)
+	l := c.lease(g)
 	if !l.renewer.start(ctx, sent) {
 		l.giveBack()
 		return nil, nil
@@ -334,7 +334,7 @@ func (c *Client) take(
 		g, p := a.call(ctx, wait)
 		if ctx.Err() != nil {
 			if p == nil {
-				c.lease(g, nil).giveBack()
+				c.lease(g).giveBack()
 			}
 			return nil, done(ctx, a.last(p))
 		}

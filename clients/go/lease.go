@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tenurelock/tenure/internal/text"
@@ -24,30 +23,32 @@ type Lease struct {
 	grant   grant
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	renewer *renewer              // of the lock's own heartbeats, or of its session's
-	ended   atomic.Pointer[error] // why the right has ended, if the renewer does not know
-	under   *member               // of a session; nil without one
+	renewer *renewer // of the lock's own heartbeats; nil under a session
+	session *Session // nil without one
+	member  *member  // of the session
 
 	once   sync.Once // the release
 	done   chan struct{}
 	result error // of the release, when done is closed
 }
 
-// lease returns the lease of a grant that counts nothing yet; of its own, or under a session.
-func (c *Client) lease(g grant, s *Session) *Lease {
+// bare returns a lease that nothing holds.
+func (c *Client) bare(g grant) *Lease {
 	l := &Lease{c: c, grant: g, done: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
-	if s != nil {
-		l.renewer = s.renewer
-		return l
-	}
+	return l
+}
+
+// lease returns the lease of a grant that counts nothing yet.
+func (c *Client) lease(g grant) *Lease {
+	l := c.bare(g)
 	l.renewer = c.renewer(newTerm(g, c.stopTimeout(g)))
 	l.renewer.beat = func(ctx context.Context, h *heartbeat) (confirmation, *problem) {
 		body := fields{"name": g.name, "token": g.token, "after": h.after, "next": h.next}
 		return call(ctx, l.renewer.to, l.renewer.limit, "/v1/heartbeat", body, readHeartbeat)
 	}
-	l.renewer.told = func(c confirmation) {
-		if c.asked != nil && l.renewer.ask() {
+	l.renewer.told = func(c confirmation, now time.Duration) {
+		if c.asked != nil && l.renewer.term.ask(now) {
 			l.cancel(c.asked)
 		}
 	}
@@ -108,22 +109,16 @@ func bind(ctx, with context.Context) (bound context.Context, stop context.Cancel
 func (l *Lease) Check() error { return wrap("check", l.Name(), l.check()) }
 
 func (l *Lease) check() error {
-	if err := l.ended.Load(); err != nil {
-		return *err
-	}
-	if l.under != nil {
-		return l.under.check()
+	if l.session != nil {
+		return l.session.checkOf(l.member)
 	}
 	return l.renewer.check()
 }
 
 // Remaining returns the time until the deadline, 0 when the right to act has ended.
 func (l *Lease) Remaining() time.Duration {
-	if l.check() != nil {
-		return 0
-	}
-	if l.under != nil {
-		return l.under.remaining()
+	if l.session != nil {
+		return l.session.remainingOf(l.member)
 	}
 	return l.renewer.remaining()
 }
@@ -180,9 +175,8 @@ func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error 
 // begin ends the right, and begins the release.
 func (l *Lease) begin(body fields) {
 	before := l.check()
-	if l.under != nil {
-		l.end(ErrReleased)
-		l.c.release(func() { l.under.release(before, body) })
+	if l.session != nil {
+		l.session.release(l, before, body)
 		return
 	}
 	r := l.renewer.release()
@@ -195,12 +189,6 @@ func (l *Lease) begin(body fields) {
 		}
 		close(l.done)
 	})
-}
-
-// end ends the right of a lease whose renewer goes on.
-func (l *Lease) end(why error) {
-	l.ended.CompareAndSwap(nil, &why)
-	l.cancel(why)
 }
 
 // giveBack releases a lock that no caller has got. It does not wait.

@@ -198,6 +198,7 @@ func TestASuspend(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, ahead := w.client()
 		l := w.must(c.Acquire(t.Context(), "a", nil))
+		synctest.Wait()
 		ahead.Add(int64(usable))
 		testutil.Want(t, l.Check(), ErrExpired)
 		testutil.Want(t, l.Context().Err(), nil)

@@ -22,8 +22,8 @@ type renewer struct {
 	limit time.Duration // of one try of a call
 	// beat makes the call of a heartbeat once.
 	beat func(context.Context, *heartbeat) (confirmation, *problem)
-	// told gets what a confirmed heartbeat says.
-	told func(confirmation)
+	// told gets what a confirmed heartbeat says, and when. mu is held.
+	told func(confirmation, time.Duration)
 	// over is called once with the reason when the right has ended without a release.
 	over func(error)
 	// tick is called at least each second while the right goes on. It may be nil.
@@ -121,13 +121,6 @@ func (r *renewer) release() *release {
 	return r.term.release(r.now())
 }
 
-// ask records a request to the holder, and reports whether it is the first.
-func (r *renewer) ask() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.term.ask(r.now())
-}
-
 // heartbeat returns the heartbeat to send now, nil after the last one.
 func (r *renewer) heartbeat() *heartbeat {
 	r.mu.Lock()
@@ -139,18 +132,17 @@ func (r *renewer) heartbeat() *heartbeat {
 func (r *renewer) exchange(ctx context.Context, h *heartbeat) bool {
 	c, p := r.beat(ctx, h)
 	r.mu.Lock()
-	switch {
+	defer r.mu.Unlock()
+	switch now := r.now(); {
 	case p == nil:
 		r.last = ""
-		r.term.confirm(h, c.renewal, r.now())
+		if r.term.confirm(h, c.renewal, now) {
+			r.told(c, now)
+		}
 	case p.lost():
-		r.term.refuse(h, p.held.Owner, r.now())
+		r.term.refuse(h, p.held.Owner, now)
 	default:
 		r.last = p.String()
-	}
-	r.mu.Unlock()
-	if p == nil {
-		r.told(c)
 	}
 	return p == nil || p.lost()
 }

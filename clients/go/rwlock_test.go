@@ -247,11 +247,11 @@ func TestAWriterGivesUp(t *testing.T) {
 			return err
 		}, ErrHeld},
 		"wait": {func(ctx context.Context, r *RWLock, _ *world) error {
-			_, err := r.AcquireWrite(ctx, &AcquireOptions{Wait: 30 * time.Second})
+			_, err := r.AcquireWrite(ctx, &AcquireOptions{Wait: 31 * time.Second})
 			return err
 		}, ErrHeld},
 		"context": {func(ctx context.Context, r *RWLock, _ *world) error {
-			ctx, stop := context.WithTimeout(ctx, 30*time.Second)
+			ctx, stop := context.WithTimeout(ctx, 31*time.Second)
 			defer stop()
 			_, err := r.AcquireWrite(ctx, nil)
 			return err

@@ -13,10 +13,7 @@ import (
 	"time"
 )
 
-const (
-	maxBatch    = 100 // locks in one call
-	maxAnswered = 64  // ids in one heartbeat
-)
+const maxBatch = 100 // locks in one call
 
 // Session keeps any number of locks alive by one heartbeat. When it ends, all its locks end. A lost session
 // does not come back: open another one.
@@ -25,29 +22,19 @@ const (
 type Session struct {
 	c       *Client
 	id      string
-	lease   time.Duration
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	renewer *renewer
+	pack    *pack // guarded by renewer.mu
 
-	mu       sync.Mutex // nothing waits under it
-	closing  bool
-	works    int           // of Run, which Close waits for
-	idle     chan struct{} // closed when all have returned; nil: nobody waits for that
-	members  map[lockTerm]*member
-	answered []string   // ids of requests that need nothing more, for the next heartbeat
-	open     *heartbeat // the newest one
-	says     []string   // what it has as answered, in each sending
+	mu     sync.Mutex
+	works  int                // of Run, which Close waits for
+	idle   chan struct{}      // closed when all have returned; nil: nobody waits for that
+	leases map[*member]*Lease // that are not released
 
 	once   sync.Once // the close
 	done   chan struct{}
 	result error // of the close, when done is closed
-}
-
-// lockTerm names a term of a lock.
-type lockTerm struct {
-	name  string
-	token uint64
 }
 
 // Session opens a session: one heartbeat that keeps any number of locks alive. ctx bounds only the opening.
@@ -103,10 +90,12 @@ func (c *Client) session(ctx context.Context) (*Session, error) {
 
 // sessionOf returns a session that was opened by a call that was sent after the instant sent.
 func (c *Client) sessionOf(g grant, sent time.Duration) *Session {
-	s := &Session{c: c, id: g.name, lease: g.lease, members: map[lockTerm]*member{}, done: make(chan struct{})}
+	s := &Session{c: c, id: g.name, leases: map[*member]*Lease{}, done: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.renewer = c.renewer(newSessionTerm(g, sent))
-	s.renewer.beat, s.renewer.told, s.renewer.over, s.renewer.tick = s.beat, s.told, s.end, s.tick
+	s.pack = newPack(newSessionTerm(g, sent), c.stopTimeout(g))
+	s.renewer = c.renewer(s.pack.term)
+	s.renewer.beat, s.renewer.over, s.renewer.tick = s.beat, s.end, s.tick
+	s.renewer.told = func(c confirmation, now time.Duration) { s.pack.hear(c.requests, now) }
 	return s
 }
 
@@ -121,15 +110,17 @@ func (s *Session) Context() context.Context { return s.ctx }
 func (s *Session) Check() error { return wrap("check", "session "+s.id, s.check()) }
 
 func (s *Session) check() error {
-	s.mu.Lock()
-	closing := s.closing
-	s.mu.Unlock()
-	if err := s.renewer.check(); err != nil && !errors.Is(err, ErrReleased) {
-		return err
-	} else if err != nil || closing {
+	s.renewer.mu.Lock()
+	defer s.renewer.mu.Unlock()
+	return s.why(s.pack.sessionState(s.c.now()))
+}
+
+// why says in words what the session is. renewer.mu is held.
+func (s *Session) why(is state) error {
+	if is == released {
 		return ErrSessionClosed
 	}
-	return nil
+	return s.renewer.why(is)
 }
 
 // Remaining returns the time until the deadline of all locks, 0 when the session has ended.
@@ -138,6 +129,30 @@ func (s *Session) Remaining() time.Duration {
 		return 0
 	}
 	return s.renewer.remaining()
+}
+
+// checkOf returns why the holder of a lock may not act, nil if it may.
+func (s *Session) checkOf(m *member) error {
+	s.renewer.mu.Lock()
+	defer s.renewer.mu.Unlock()
+	switch is := s.pack.stateOf(m, s.c.now()); {
+	case m.with:
+		return s.why(is)
+	case is == expired && m.asked:
+		return ErrStopTimeout
+	case is == lost:
+		return fmt.Errorf("%w: it was not attached to the session", ErrSuperseded)
+	case is == expired:
+		return fmt.Errorf("%w: it was not attached to the session in time", ErrExpired)
+	default:
+		return s.renewer.why(is)
+	}
+}
+
+func (s *Session) remainingOf(m *member) time.Duration {
+	s.renewer.mu.Lock()
+	defer s.renewer.mu.Unlock()
+	return s.pack.remainingOf(m, s.c.now())
 }
 
 // Acquire takes a lock under the session, as [Client.Acquire] does without one. The lock has no heartbeats of
@@ -205,8 +220,8 @@ func (s *Session) within(ctx context.Context, do func(context.Context) error) er
 }
 
 // hold attaches the lock of a grant to the session. It returns nil if the grant was lost before.
-func (s *Session) hold(ctx context.Context, g grant, _ time.Duration) (*Lease, error) {
-	l := s.join(g)
+func (s *Session) hold(ctx context.Context, g grant, sent time.Duration) (*Lease, error) {
+	l := s.join(g, sent)
 	switch err := s.attach(ctx, []*Lease{l}); {
 	case err == nil:
 		return l, nil
@@ -217,91 +232,95 @@ func (s *Session) hold(ctx context.Context, g grant, _ time.Duration) (*Lease, e
 	}
 }
 
-// member is a lock under a session. It never has heartbeats of its own. Its holder may act once it is attached,
-// as long as the deadline of the session has not passed.
-type member struct {
-	s           *Session
-	l           *Lease
-	to          *caller
-	after, next string // of its attachment
-
-	// Guarded by s.mu.
-	attached bool
-	gone     bool // it is not the client's any more
-	asked    bool
-	request  string        // the id of what was asked, if that came with a heartbeat of the session
-	stopBy   time.Duration // if asked: the right ends
-}
-
-// join makes a lock that was granted a member. Nothing counts before it is attached.
-func (s *Session) join(g grant) *Lease {
-	l := s.c.lease(g, s)
-	t := newTerm(g, 0)
-	l.under = &member{s: s, l: l, to: s.c.caller(), after: g.beat, next: t.successor(g.beat)}
+// join makes a lock that was granted a member. Its caller gets the lease when it is attached.
+func (s *Session) join(g grant, sent time.Duration) *Lease {
+	l := s.c.bare(g)
+	l.session = s
+	s.renewer.mu.Lock()
+	l.member = s.pack.join(g, sent, s.c.now())
+	l.member.cancel = l.cancel
+	s.renewer.mu.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.members[lockTerm{g.name, g.token}] = l.under
+	s.leases[l.member] = l
+	s.mu.Unlock()
 	return l
-}
-
-func (m *member) check() error {
-	if err := m.s.check(); err != nil {
-		return err
-	}
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
-	switch {
-	case m.gone, !m.attached:
-		return fmt.Errorf("%w: it is not attached to the session", ErrSuperseded)
-	case m.asked && m.s.renewer.now() >= m.stopBy:
-		return ErrStopTimeout
-	}
-	return nil
 }
 
 // attach attaches locks that were granted, by the same call until it is answered. If it returns an error none of
 // them is held, and all are released in the background.
 func (s *Session) attach(ctx context.Context, leases []*Lease) error {
-	var pauses backoff
 	locks := make([]fields, len(leases))
 	for i, l := range leases {
-		locks[i] = fields{"name": l.grant.name, "token": l.grant.token, "after": l.under.after, "next": l.under.next}
+		locks[i] = fields{"name": l.grant.name, "token": l.grant.token, "after": l.member.after, "next": l.member.next}
 	}
-	body := fields{"session": s.id, "beat": s.confirmed(), "locks": locks}
+	s.renewer.mu.Lock()
+	body := fields{"session": s.id, "beat": s.pack.confirmed, "locks": locks}
+	s.renewer.mu.Unlock()
 	read := func(r reply) ([]result, *problem) { return readResults(r, leases) }
 	to := s.c.caller()
+	var pauses backoff
 	var err error
-	for {
+	for err == nil && s.sends(leases) {
 		results, p := call(ctx, to, s.renewer.limit, "/v1/sessions/attach", body, read)
 		if p == nil {
 			p = s.attached(leases, results)
 		}
-		if p == nil {
-			if err = errors.Join(s.check(), ctx.Err()); err == nil {
-				return nil
-			}
-			break
-		}
-		if !p.again() {
+		switch {
+		case ctx.Err() != nil:
+			err = done(ctx, nil)
+		case p.lost():
+			err = fmt.Errorf("%w: %v", ErrSuperseded, p)
+		case p != nil && !p.again():
 			err = &ProblemError{p.kind, p.status, p.detail}
-			if p.lost() {
-				err = fmt.Errorf("%w: %v", ErrSuperseded, p)
-			}
-			break
+		case p != nil:
+			sleep(ctx, pauses.next())
 		}
-		if ctx.Err() != nil {
-			err = done(ctx, unavailable(p))
-			break
+	}
+	for _, l := range leases {
+		if err == nil {
+			err = l.check()
 		}
-		if err = s.check(); err != nil {
-			break
-		}
-		sleep(ctx, pauses.next())
+	}
+	if err == nil {
+		return nil
 	}
 	for _, l := range leases {
 		l.giveBack()
 	}
 	return err
+}
+
+// sends reports whether the attachment of locks is to be sent now: not once all are attached, or one has ended.
+func (s *Session) sends(leases []*Lease) bool {
+	s.renewer.mu.Lock()
+	defer s.renewer.mu.Unlock()
+	some := false
+	for _, l := range leases {
+		some = s.pack.attach(l.member, s.c.now()) || some
+		if l.member.is > held {
+			return false
+		}
+	}
+	return some
+}
+
+// attached records results, and returns the problem of a lock that was not attached, a final one first.
+func (s *Session) attached(leases []*Lease, results []result) (failed *problem) {
+	s.renewer.mu.Lock()
+	defer s.renewer.mu.Unlock()
+	for i, r := range results {
+		switch m := leases[i].member; {
+		case r.problem == nil:
+			s.pack.attaches(m, r.asked, s.c.now())
+			continue
+		case r.problem.lost():
+			s.pack.loses(m)
+		}
+		if failed == nil || failed.again() {
+			failed = r.problem
+		}
+	}
+	return failed
 }
 
 // again says that the same call is to be sent again.
@@ -313,182 +332,105 @@ func (p *problem) again() bool {
 	return p.moves()
 }
 
-// attached records results, and returns the problem of a lock that was not attached, a final one first.
-func (s *Session) attached(leases []*Lease, results []result) *problem {
-	var failed *problem
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, r := range results {
-		switch m := leases[i].under; {
-		case r.problem == nil:
-			m.attached = true
-			s.ask(m, r.asked)
-		case failed == nil || failed.again():
-			failed = r.problem
-		}
-		if r.problem.lost() {
-			s.leave(leases[i].under)
-		}
-	}
-	return failed
-}
-
-// ask has a lock make way, on the first request. s.mu is held.
-func (s *Session) ask(m *member, asked *StepDownError) {
-	if asked == nil || m.asked || m.gone {
-		return
-	}
-	m.asked, m.stopBy = true, s.renewer.now()+s.c.stopTimeout(grant{lease: s.lease})
-	m.l.cancel(asked)
-}
-
-// leave removes a lock that is not the client's any more. s.mu is held.
-func (s *Session) leave(m *member) {
-	if m.gone {
-		return
-	}
-	m.gone = true
-	delete(s.members, lockTerm{m.l.grant.name, m.l.grant.token})
-	if m.request != "" {
-		s.answer(m.request)
-	}
-}
-
-// answer has the next heartbeat name a request that needs nothing more. s.mu is held.
-func (s *Session) answer(id string) {
-	if id != "" && !slices.Contains(s.answered, id) {
-		s.answered = append(s.answered, id)
-	}
-}
-
-// confirmed returns a beat of the session.
-func (s *Session) confirmed() string {
-	s.renewer.mu.Lock()
-	defer s.renewer.mu.Unlock()
-	return s.renewer.term.confirmed
-}
-
 // beat makes the call of a heartbeat once. The same heartbeat again names the same requests.
 func (s *Session) beat(ctx context.Context, h *heartbeat) (confirmation, *problem) {
-	s.mu.Lock()
-	if s.open != h {
-		s.open, s.says = h, slices.Clone(s.answered[:min(len(s.answered), maxAnswered)])
-	}
-	says := s.says
-	s.mu.Unlock()
 	body := fields{"session": s.id, "after": h.after, "next": h.next}
-	if len(says) > 0 {
+	s.renewer.mu.Lock()
+	if says := s.pack.saying(h); len(says) > 0 {
 		body["answered"] = says
 	}
-	c, p := call(ctx, s.renewer.to, s.renewer.limit, "/v1/sessions/heartbeat", body, readHeartbeat)
-	if p == nil {
-		s.mu.Lock()
-		s.answered = slices.DeleteFunc(s.answered, func(id string) bool { return slices.Contains(says, id) })
-		s.mu.Unlock()
-	}
-	return c, p
-}
-
-// told has single locks make way. A request for a lock that the client does not hold needs nothing.
-func (s *Session) told(c confirmation) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, q := range c.requests {
-		m := s.members[lockTerm{q.Name, q.Token}]
-		if m == nil {
-			s.answer(q.ID)
-			continue
-		}
-		m.request = q.ID
-		if asked, err := q.err(); err == nil {
-			s.ask(m, asked)
-		}
-	}
+	s.renewer.mu.Unlock()
+	return call(ctx, s.renewer.to, s.renewer.limit, "/v1/sessions/heartbeat", body, readHeartbeat)
 }
 
 // end ends all locks with the session.
 func (s *Session) end(why error) {
 	s.cancel(why)
-	for _, m := range s.all() {
-		m.l.cancel(why)
+	for _, l := range s.all() {
+		l.cancel(why)
 	}
 }
 
-func (s *Session) all() []*member {
+func (s *Session) all() []*Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.members))
+	return slices.Collect(maps.Values(s.leases))
 }
 
-// tick releases locks whose work has not stopped: a lease after their right has ended, as if they had expired.
+// tick releases locks whose work has not stopped in time.
 func (s *Session) tick() {
-	for _, m := range s.all() {
-		s.mu.Lock()
-		late := m.asked && s.renewer.now() >= m.stopBy+s.lease
-		s.mu.Unlock()
+	for _, l := range s.all() {
+		s.renewer.mu.Lock()
+		late := s.pack.overdue(l.member, s.c.now())
+		s.renewer.mu.Unlock()
 		if late {
-			m.l.giveBack()
+			l.giveBack()
 		}
 	}
 }
 
 // release releases a lock until that is answered, or the session has ended. before is why its right had ended.
-func (m *member) release(before error, body fields) {
-	s := m.s
-	given := sync.OnceFunc(func() { // the caller waits no longer
-		if before != nil && !errors.Is(before, ErrSessionClosed) {
-			m.l.result = before
+func (s *Session) release(l *Lease, before error, body fields) {
+	s.renewer.mu.Lock()
+	d := s.pack.releaseOf(l.member, s.c.now())
+	s.renewer.mu.Unlock()
+	l.cancel(ErrReleased)
+	s.mu.Lock()
+	delete(s.leases, l.member)
+	s.mu.Unlock()
+	s.c.release(func() {
+		answered := sync.OnceFunc(func() { // the caller waits no longer
+			if before != nil && !errors.Is(before, ErrSessionClosed) {
+				l.result = before
+			}
+			close(l.done)
+		})
+		defer answered()
+		body["after"], body["next"] = l.member.after, l.member.next
+		all := fields{"session": s.id, "locks": []fields{body}}
+		read := func(r reply) ([]result, *problem) { return readResults(r, []*Lease{l}) }
+		to := s.c.caller()
+		var pauses backoff
+		for until, waits := s.c.now()+s.pack.lease, true; s.calls(d); {
+			results, p := call(s.ctx, to, s.renewer.limit, "/v1/sessions/release", all, read)
+			if p == nil {
+				p = results[0].problem
+			}
+			if s.released(d, p) {
+				break
+			}
+			if waits && s.c.now() >= until {
+				waits = false
+				l.result = fmt.Errorf("%w: it is tried until the session ends; last answer: %v", ErrUncertain, p)
+				answered()
+			}
+			sleep(s.ctx, pauses.next())
 		}
-		close(m.l.done)
+		if d.is == wasLost {
+			l.result = fmt.Errorf("%w before it was released", ErrSuperseded)
+		}
 	})
-	defer given()
-	body["after"], body["next"] = m.after, m.next
-	release := fields{"session": s.id, "locks": []fields{body}}
-	read := func(r reply) ([]result, *problem) { return readResults(r, []*Lease{m.l}) }
-	var pauses backoff
-	doubt := false
-	for until := s.renewer.now() + s.lease; s.renewer.state() == held && s.ctx.Err() == nil && !m.isGone(); {
-		results, p := call(s.ctx, m.to, s.renewer.limit, "/v1/sessions/release", release, read)
-		if p == nil {
-			p = results[0].problem
-		}
-		if p == nil || p.lost() {
-			if p != nil && !doubt {
-				m.l.result = fmt.Errorf("%w before it was released", ErrSuperseded)
-			}
-			s.mu.Lock()
-			s.leave(m)
-			s.mu.Unlock()
-			return
-		}
-		doubt = true
-		if s.renewer.now() >= until && before == nil {
-			select {
-			case <-m.l.done:
-			default:
-				m.l.result = fmt.Errorf("%w: it is tried until the session ends; last answer: %v", ErrUncertain, p)
-				given()
-			}
-		}
-		sleep(s.ctx, pauses.next())
-	}
 }
 
-func (m *member) isGone() bool {
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
-	return m.gone
+func (s *Session) calls(d *detach) bool {
+	s.renewer.mu.Lock()
+	defer s.renewer.mu.Unlock()
+	return d.call(s.c.now())
 }
 
-// remaining returns the time until the right ends.
-func (m *member) remaining() time.Duration {
-	left := m.s.renewer.remaining()
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
-	if m.asked {
-		left = min(left, m.stopBy-m.s.renewer.now())
+// released records the answer to a release, and reports whether it is the last one.
+func (s *Session) released(d *detach, p *problem) bool {
+	s.renewer.mu.Lock()
+	defer s.renewer.mu.Unlock()
+	switch {
+	case p == nil:
+		d.applied()
+	case p.lost():
+		d.refused()
+	default:
+		d.unknown()
 	}
-	return max(0, left)
+	return d.is != pending
 }
 
 // Close ends the session: it makes the checks of all its locks fail, cancels their contexts with
@@ -515,8 +457,10 @@ func (s *Session) Close(ctx context.Context) error {
 func (s *Session) begin() {
 	s.once.Do(func() {
 		before := s.check()
+		s.renewer.mu.Lock()
+		s.pack.closing = true
+		s.renewer.mu.Unlock()
 		s.mu.Lock()
-		s.closing = true
 		var idle chan struct{}
 		if s.works > 0 {
 			idle = make(chan struct{})
@@ -543,8 +487,8 @@ func (s *Session) begin() {
 
 // waits waits for work, under heartbeats. It reports whether all has returned.
 func (s *Session) waits(idle <-chan struct{}) bool {
-	for until := s.renewer.now() + s.c.stopTimeout(grant{lease: s.lease}); idle != nil; {
-		left := until - s.renewer.now()
+	for until := s.c.now() + s.pack.stopTimeout; idle != nil; {
+		left := until - s.c.now()
 		if left <= 0 {
 			return false
 		}

@@ -165,14 +165,14 @@ func (s *Session) takeAll(ctx context.Context, t *LeaseSet, sorted []string, o A
 		}
 		return nil
 	}
-	begin := func(_ context.Context, g grant, _ time.Duration) (*Lease, error) {
-		l := s.join(g)
+	begin := func(_ context.Context, g grant, sent time.Duration) (*Lease, error) {
+		l := s.join(g, sent)
 		if pending = append(pending, l); len(pending) == 1 {
 			first = s.c.now()
 		}
 		t.leases = append(t.leases, l)
 		context.AfterFunc(l.ctx, func() { t.cancel(errors.Join(errSetEnded, wrap("hold", g.name, context.Cause(l.ctx)))) })
-		if len(pending) == maxBatch || s.c.now()-first >= s.lease/pendingPart {
+		if len(pending) == maxBatch || s.c.now()-first >= s.pack.lease/pendingPart {
 			return l, flush()
 		}
 		return l, nil

@@ -106,7 +106,7 @@ func (t *term) state(now time.Duration) state {
 	switch {
 	case t.is == held && now >= t.deadline:
 		t.is = expired
-	case t.is == unconfirmed && t.open != nil && now >= t.open.sent+t.lease:
+	case t.is == unconfirmed && t.open != nil && now >= t.open.sent+t.lease, t.is == unconfirmed && t.opening && now >= t.opened+t.lease:
 		t.is = expired // a confirmation now would be past its deadline
 	}
 	return t.is
@@ -155,15 +155,16 @@ func (t *term) successor(beat string) string {
 	}
 }
 
-// confirm records that the server has confirmed the heartbeat; now is an instant after that answer.
-func (t *term) confirm(h *heartbeat, r renewal, now time.Duration) {
+// confirm records that the server has confirmed the heartbeat; now is an instant after that answer. It reports whether
+// that counts.
+func (t *term) confirm(h *heartbeat, r renewal, now time.Duration) bool {
 	if h != t.open || t.state(now) > held {
-		return
+		return false
 	}
 	if t.opening && t.is == unconfirmed && now >= t.opened+r.usable {
 		// The session may have been closed, deleted, and opened again by a late duplicate.
 		t.is = lost
-		return
+		return false
 	}
 	t.confirmed, t.open = h.next, nil
 	t.next = h.sent + r.period
@@ -171,7 +172,7 @@ func (t *term) confirm(h *heartbeat, r renewal, now time.Duration) {
 	if t.is == unconfirmed {
 		t.deadline, t.is = h.sent+r.usable, held
 	}
-	t.state(now)
+	return t.state(now) == held
 }
 
 // ask records that the holder was asked to stop: heartbeats go on for the stop timeout at most. It
