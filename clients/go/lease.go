@@ -144,13 +144,17 @@ type ReleaseOptions struct {
 }
 
 // ReleaseWith is like [Lease.Release], and records data and whether the work has failed in the same write.
-// Only the first release counts.
+// Only the first release counts. An error that matches [ErrInvalid] says that nothing is released.
 func (l *Lease) ReleaseWith(ctx context.Context, options *ReleaseOptions) error {
 	var o ReleaseOptions
 	if options != nil {
 		o = *options
 	}
-	if err := checkData(o.Data); err != nil {
+	err := checkData(o.Data)
+	if o.Data != nil && l.grant.fence > 0 {
+		err = errOwnData
+	}
+	if err != nil {
 		return wrap("release", l.Name(), err)
 	}
 	body := fields{"name": l.grant.name, "token": l.grant.token}

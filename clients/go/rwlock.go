@@ -113,8 +113,12 @@ func (l *RWLease) LastWriter() (Writer, bool) {
 	return *l.grant.last, true
 }
 
+// errOwnData is of data for a lock of readers and writers.
+var errOwnData = text.Invalid("option Data must be empty: a lock for readers and writers stores its own data in its records; keep yours with the resource")
+
 // AcquireRead acquires the lock to read, and waits until no process writes. Options and errors are those of
-// [Client.Acquire], but Data is refused: the lock keeps its own there.
+// [Client.Acquire], but Data is refused, here and in a
+// release: the lock stores its own there.
 func (r *RWLock) AcquireRead(ctx context.Context, options *AcquireOptions) (*RWLease, error) {
 	return r.read(ctx, "acquire to read", options, false)
 }
@@ -166,7 +170,7 @@ func (r *RWLock) read(ctx context.Context, op string, o *AcquireOptions, try boo
 
 func (r *RWLock) acquire(ctx context.Context, op string, k kind, o *AcquireOptions, try bool) (*Lease, error) {
 	if o != nil && o.Data != nil {
-		return nil, wrap(op, r.name, text.Invalid("option Data must be empty: the lock keeps its own data in its records; keep yours with the resource"))
+		return nil, wrap(op, r.name, errOwnData)
 	}
 	return r.by.acquire(ctx, op, want{kind: k, name: r.name}, o, try)
 }

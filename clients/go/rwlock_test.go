@@ -189,6 +189,9 @@ func TestReadersAndWriters(t *testing.T) {
 		}
 		_, err := c.RWLock("catalog").AcquireRead(t.Context(), &AcquireOptions{Data: []byte("mine")})
 		testutil.Want(t, err, ErrInvalid)
+		l := testutil.Must(c.RWLock("catalog").TryAcquireRead(t.Context(), nil))(t)
+		testutil.Want(t, l.ReleaseWith(t.Context(), &ReleaseOptions{Data: []byte("mine")}), ErrInvalid)
+		testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context())), nil)
 		w.close(s)
 	})
 }
@@ -337,5 +340,87 @@ func TestAGateThatIsLost(t *testing.T) {
 			t.Errorf("token %d", l.Lease.Token())
 		}
 		testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context())), nil)
+	})
+}
+
+// knows skips a test as long as the server does not know slots, readers and writers.
+func knows(t *testing.T, err error) {
+	t.Helper()
+	var p *ProblemError
+	if errors.As(err, &p) && p.Kind == "bad-request" {
+		t.Skipf("this server does not give out slots: %v", err)
+	}
+}
+
+// The service gives out slots: by the same rules as package semaphore.
+func TestASemaphoreOfTheService(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, _ := w.client()
+		renders := c.Semaphore("renders", 2)
+		a, err := renders.Acquire(t.Context(), nil)
+		knows(t, err)
+		testutil.Want(t, err, nil)
+		s, _ := w.session()
+		under := s.Semaphore("renders", 2)
+		b := testutil.Must(under.TryAcquire(t.Context(), nil))(t)
+		if a.Slot() == b.Slot() || a.Slots() != 2 || b.Slots() != 2 {
+			t.Errorf("slots %d and %d of %d", a.Slot(), b.Slot(), a.Slots())
+		}
+		_, err = renders.TryAcquire(t.Context(), nil)
+		testutil.Want(t, err, ErrHeld)
+		for _, from := range []*Semaphore{renders, under} {
+			ran := testutil.Go(func() error {
+				return from.Run(t.Context(), nil, func(_ context.Context, l *SlotLease) error { return l.Check() })
+			})
+			time.Sleep(time.Minute)
+			testutil.Pending(t, "the acquire", ran)
+			testutil.Want(t, errors.Join(a.Check(), b.Check(), b.Release(t.Context())), nil)
+			testutil.Want(t, <-ran, nil)
+			b = testutil.Must(under.Acquire(t.Context(), nil))(t)
+		}
+		testutil.Want(t, a.Release(t.Context()), nil)
+		w.close(s)
+	})
+}
+
+// The service lets readers and writers in by the same rules as package rwlock.
+func TestReadersAndWritersOfTheService(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, _ := w.client()
+		alone := c.RWLock("catalog")
+		r, err := alone.AcquireRead(t.Context(), nil)
+		knows(t, err)
+		testutil.Want(t, err, nil)
+		s, _ := w.session()
+		under := s.RWLock("catalog")
+		if _, ok := r.LastWriter(); ok || r.Token() != 1 || r.Name() != "catalog" {
+			t.Errorf("%q, token %d", r.Name(), r.Token())
+		}
+		for _, writes := range []*RWLock{alone, under} {
+			_, err = writes.TryAcquireWrite(t.Context(), nil)
+			testutil.Want(t, err, ErrHeld)
+			_, err = writes.AcquireWrite(t.Context(), &AcquireOptions{Wait: 31 * time.Second})
+			testutil.Want(t, err, ErrHeld)
+			r2 := testutil.Must(under.AcquireRead(t.Context(), nil))(t)
+			wrote := testutil.Go(func() error {
+				return writes.RunWrite(t.Context(), nil, func(_ context.Context, l *RWLease) error {
+					if r.Check() == nil || r2.Check() == nil {
+						return errors.New("it writes beside a reader")
+					}
+					return l.Check()
+				})
+			})
+			time.Sleep(time.Minute)
+			testutil.Pending(t, "the writer", wrote)
+			testutil.Want(t, errors.Join(r.Check(), r.Release(t.Context()), r2.Check(), r2.Release(t.Context())), nil)
+			testutil.Want(t, <-wrote, nil)
+			r = testutil.Must(alone.AcquireRead(t.Context(), nil))(t)
+			last, ok := r.LastWriter()
+			if !ok || last.End != "released" || r.Token() != 2*last.Token+1 || last.Owner != "web-7" {
+				t.Errorf("token %d after the writer %+v", r.Token(), last)
+			}
+		}
+		testutil.Want(t, r.Release(t.Context()), nil)
+		w.close(s)
 	})
 }
