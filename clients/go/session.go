@@ -391,7 +391,7 @@ func (s *Session) release(l *Lease, before error, body fields) {
 		read := func(r reply) ([]result, *problem) { return readResults(r, []*Lease{l}) }
 		to := s.c.caller()
 		var pauses backoff
-		for until, waits := s.c.now()+s.pack.lease, true; s.calls(d); {
+		for until, waits := s.c.now()+s.pack.lease, true; s.ctx.Err() == nil && s.calls(d); {
 			results, p := call(s.ctx, to, s.renewer.limit, "/v1/sessions/release", all, read)
 			if p == nil {
 				p = results[0].problem

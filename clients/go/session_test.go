@@ -148,7 +148,7 @@ func TestAnUnansweredAttachment(t *testing.T) {
 				s, _ := w.session()
 				w.servers[0].next("/v1/sessions/attach", f, f)
 				w.servers[1].next("/v1/sessions/attach", f, f)
-				a := w.must(s.Acquire(t.Context(), "a", nil))
+				a := w.must(s.Acquire(t.Context(), "a", &AcquireOptions{Wait: time.Minute}))
 				calls := w.calls("/v1/sessions/attach")
 				for _, again := range calls {
 					if fmt.Sprint(again) != fmt.Sprint(calls[0]) {
@@ -482,7 +482,9 @@ func TestAllOrNone(t *testing.T) {
 		_, err = other.TryAcquire(t.Context(), "a", nil)
 		testutil.Want(t, err, ErrHeld)
 		// A lock that was taken is asked for meanwhile: all are released, and taken again.
-		testutil.Want(t, w.operator.StepDown(t.Context(), "a", &tenure.StepDownOptions{Reason: "a deploy"}), nil)
+		testutil.Want(t, testutil.Within(t, 0, 10*time.Second, func() error {
+			return w.operator.StepDown(t.Context(), "a", &tenure.StepDownOptions{Reason: "a deploy"})
+		}), nil)
 		time.Sleep(time.Minute)
 		testutil.Pending(t, "the set", got)
 		w.release(held)

@@ -175,7 +175,7 @@ func (m *mutant) overlay(folder string) (string, error) {
 
 // ofClients says that the mutant is one of a client in another language.
 func (m *mutant) ofClients() bool {
-	return len(m.edits) > 0 && strings.HasPrefix(m.edits[0].path, "clients/")
+	return len(m.edits) > 0 && strings.HasPrefix(m.edits[0].path, "clients/") && !strings.HasSuffix(m.edits[0].path, ".go")
 }
 
 // copyClients copies the clients of other languages into a folder, with the change. Those of
