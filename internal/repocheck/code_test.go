@@ -78,7 +78,7 @@ var zones = []zone{
 	// The ends of the graph. What a stranger reads first has the public API alone.
 	{"examples/failover", ". sqlitestore"},
 	{"test/harness", "dynamostore internal/enginetest"},
-	{"test/peers", ". notify driver dynamostore test/harness internal/enginetest"},
+	{"test/peers", ". notify driver dynamostore clients/go test/harness internal/enginetest"},
 	{"cmd test internal/itest", "*"},
 }
 

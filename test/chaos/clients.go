@@ -32,7 +32,7 @@ import (
 // serviceLock is the lock that the clients of the service contend for.
 const serviceLock = "jobs/nightly"
 
-// clients is the workload of programs in Python, TypeScript and Java that hold one lock in turn,
+// clients is the workload of programs in Go, Python, TypeScript and Java that hold one lock in turn,
 // by a lock service, whose replicas are the engine. A gate before each seat loses, delays,
 // doubles, replays and cuts calls, and answers in the place of the service.
 type clients struct {
@@ -60,11 +60,12 @@ func (w *clients) seat(index int) string {
 func (w *clients) faults() []fault { return commonFaults }
 
 // start starts a client, which repeatedly takes the lock and holds it for a while; most holds
-// need heartbeats. Half of that time is between a check and the effect that it allows: a process
+// need heartbeats. One of the clients of each language holds it under a session. Half of that time is between a check and the effect that it allows: a process
 // that is stopped there is late, and only a fence can detect that.
 func (w *clients) start(ctx context.Context, s *seat, p *process) {
 	p.member = w.programs[s.index].Open(ctx, wire.Request{
 		Command: wire.Open, Endpoint: w.service.store(s.index), Owner: p.name, Secret: w.service.replicas.Worker,
+		Session: s.index%clientsEach > 0,
 	})
 	p.Process = &p.member.Process.Process
 	// A kill right away would leave it unknown when it stopped.

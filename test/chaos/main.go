@@ -13,7 +13,8 @@
 //	go run ./test/chaos -workload service -duration 10m
 //
 // Replicas contend for one lock, read and write one register, or run jobs once for each
-// occasion; clients in three languages hold a lock through the lock service. They are killed, stopped,
+// occasion; clients in four languages hold a lock through the lock service, half of them under
+// a session. They are killed, stopped,
 // suspended, cut off from the engine, started in time namespaces; their clocks are moved; the
 // engine is stopped, locked, or killed and restarted. docs/evidence/README.md lists
 // what is judged; -log keeps the logs of all processes.
@@ -42,11 +43,12 @@ import (
 	"github.com/tenurelock/tenure/test/harness/must"
 	"github.com/tenurelock/tenure/test/harness/page"
 	"github.com/tenurelock/tenure/test/harness/proc"
+	"github.com/tenurelock/tenure/test/peers/serve"
 	"github.com/tenurelock/tenure/test/peers/service"
 )
 
 // roles are what this program can be in place of the nemesis.
-var roles = map[string]proc.Role{replica.RoleName: replica.Role}
+var roles = map[string]proc.Role{replica.RoleName: replica.Role, serve.Service.Name: serve.Service.Role}
 
 func main() {
 	proc.Play(roles)

@@ -241,7 +241,7 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// TestServiceChaos is a round of clients in three languages at three replicas of tenured.
+// TestServiceChaos is a round of clients in four languages at three replicas of tenured.
 func TestServiceChaos(t *testing.T) {
 	p := plan{Engine: "service", Lease: 2 * time.Second, Seed: 1, Length: 16 * time.Second}
 	var made func(*round) workload

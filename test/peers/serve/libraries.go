@@ -8,6 +8,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tenurelock/tenure"
+	tenureclient "github.com/tenurelock/tenure/clients/go"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/dynamostore"
 	"github.com/tenurelock/tenure/notify"
@@ -101,6 +103,65 @@ func (l tenureLock) Notice() <-chan struct{}       { return l.Context().Done() }
 func (l tenureLock) Token() (uint64, bool)         { return l.Lease.Token(), true }
 func (l tenureLock) Release(*wire.Request) error   { return l.Lease.Release(context.Background()) }
 func (l tenureLock) Heartbeat(*wire.Request) error { return l.Renew(context.Background()) }
+
+// Service is the client of the lock service.
+var Service = Library{Name: "go", Open: openService}
+
+func openService(r *wire.Request) Client {
+	return &serviceClient{
+		client: must.Have(tenureclient.New(tenureclient.Options{
+			Servers: strings.Split(r.Endpoint, ","), Token: r.Secret, Owner: r.Owner,
+		})),
+		under: r.Session,
+	}
+}
+
+// serviceClient is used by one goroutine at a time.
+type serviceClient struct {
+	client  *tenureclient.Client
+	under   bool // locks are held under a session
+	session *tenureclient.Session
+}
+
+func (c *serviceClient) Acquire(ctx context.Context, r *wire.Request) Lock {
+	acquire, options := c.client.Acquire, &tenureclient.AcquireOptions{Wait: Milliseconds(r.WaitMs)}
+	if c.under {
+		if c.session == nil || c.session.Context().Err() != nil {
+			session, err := c.client.Session(ctx)
+			must.Do(serviceRefusal(err))
+			c.session = session
+		}
+		acquire = c.session.Acquire
+	}
+	lease, err := acquire(ctx, r.Name, options)
+	must.Do(serviceRefusal(err))
+	return serviceLock{lease}
+}
+
+// serviceRefusal returns the kind of an error. What no server answers in time is no accident.
+func serviceRefusal(err error) error {
+	for of, kind := range map[error]string{
+		tenureclient.ErrHeld: wire.Held, tenureclient.ErrSessionClosed: wire.Lost, tenureclient.ErrLost: wire.Lost,
+		tenureclient.ErrUnavailable: wire.Timeout, tenureclient.ErrUncertain: wire.Timeout,
+	} {
+		if errors.Is(err, of) {
+			return Refuse(kind, err)
+		}
+	}
+	return err
+}
+
+// Close ends the acquires that wait. A lock ends with its work.
+func (c *serviceClient) Close() error { return nil }
+
+type serviceLock struct{ *tenureclient.Lease }
+
+func (l serviceLock) Check() bool             { return l.Lease.Check() == nil }
+func (l serviceLock) Notice() <-chan struct{} { return l.Context().Done() }
+func (l serviceLock) Token() (uint64, bool)   { return l.Lease.Token(), true }
+func (l serviceLock) Release(*wire.Request) error {
+	return serviceRefusal(l.Lease.Release(context.Background()))
+}
 
 // Dynamolock is cirello.io/dynamolock/v2.
 var Dynamolock = Library{Name: "dynamolock", Module: "cirello.io/dynamolock/v2", Open: onDynamoDB(openDynamolock)}

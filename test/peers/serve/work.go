@@ -8,7 +8,10 @@ package serve
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +23,7 @@ import (
 
 const (
 	checkPeriod = time.Millisecond
+	effectBound = 2 * time.Second
 	errorPause  = 50 * time.Millisecond
 
 	// acquireBound is how long an acquire of work may outlast the work's
@@ -113,6 +117,7 @@ func (w *work) round(ctx context.Context) {
 func (w *work) hold(lock Lock) {
 	toMonotonic := wallToMonotonic()
 	last, no := time.Now().UnixNano(), int64(0)
+	effect := last
 	for until := last + Milliseconds(&w.request.HoldMs).Nanoseconds(); last < until && w.work.Err() == nil; {
 		// The instant first, then the check: what is logged was not expired.
 		now := time.Now().UnixNano()
@@ -122,6 +127,11 @@ func (w *work) hold(lock Lock) {
 		}
 		before := last
 		last = now
+		if w.request.Resource != "" && now >= effect {
+			wait.Unless(Milliseconds(&w.request.HesitateMs), nil, nil)
+			w.affect(lock, now+toMonotonic)
+			effect = now + Milliseconds(&w.request.EffectMs).Nanoseconds()
+		}
 		if !w.hurries(before, now) {
 			wait.Rest(w.work, checkPeriod)
 		}
@@ -135,6 +145,23 @@ func (w *work) hold(lock Lock) {
 		must.Do(w.write(wire.LogLine{What: wire.LogNo, At: no + toMonotonic}))
 	}
 	must.Do(w.write(wire.LogLine{What: wire.LogEnd, At: last + toMonotonic}))
+}
+
+// affect writes to the resource, which notes it with the instant before the check that allowed it.
+func (w *work) affect(lock Lock, checked int64) {
+	token, _ := lock.Token()
+	ctx, cancel := context.WithTimeout(context.Background(), effectBound)
+	defer cancel()
+	r := must.Have(http.NewRequestWithContext(ctx, http.MethodPost, w.request.Resource+"/effect", nil))
+	r.Header.Set("Tenure-Lock", w.request.Name)
+	r.Header.Set("Tenure-Token", strconv.FormatUint(token, 10))
+	r.Header.Set("Effect", fmt.Sprintf(`{"owner":%q,"checked":%d}`, w.owner, checked))
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return // it was noted, or it was not: the resource's log says so
+	}
+	_, _ = io.Copy(io.Discard, answer.Body)
+	_ = answer.Body.Close()
 }
 
 // wallToMonotonic is what makes an instant of the wall clock one of the machine's monotonic

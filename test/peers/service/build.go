@@ -18,16 +18,19 @@ const (
 	Python     peers.Kind = "python"
 	TypeScript peers.Kind = "typescript"
 	Java       peers.Kind = "java"
+	Go         peers.Kind = "go" // which this program itself is: see package serve
 )
 
 // Kinds are all of them.
-var Kinds = []peers.Kind{Python, TypeScript, Java}
+var Kinds = []peers.Kind{Go, Python, TypeScript, Java}
 
 // Build makes the program of a client, or finds it built. Without its language the error matches
 // [peers.ErrNoToolchain].
 func Build(ctx context.Context, kind peers.Kind) *peers.Program {
 	program := &peers.Program{Kind: kind}
 	switch kind {
+	case Go:
+		return peers.Own(kind)
 	case Python: // it needs nothing but Python, and leaves no compiled files in the checkout
 		dir := must.Have(peers.Build(ctx, "", "python3"))
 		source := filepath.Join(dir, "../../clients/python/src")

@@ -20,7 +20,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.request import Request, urlopen
 
-from tenurelock import AsyncClient, AsyncLock, Client, HeldError, Lock, LostError, TenureError
+from tenurelock import AsyncClient, AsyncLock, Client, HeldError, Lock, LostError, Session, TenureError
 
 CHECK_PERIOD = 0.001
 ERROR_PAUSE = 0.05
@@ -37,6 +37,7 @@ class Peer:
     owner: str
     notice: bool
     servers: dict[str, Any]  # what a client is made with
+    session: bool  # work holds locks under one
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -91,6 +92,7 @@ class Peer:
                 self.servers = {"servers": request["endpoint"].split(","), "token": request["secret"]}
                 self.owner = request.get("owner") or str(os.getpid())
                 self.notice = bool(request.get("notice"))
+                self.session = bool(request.get("session"))
                 self.client = AsyncClient(**self.servers)
             case "close":  # the acquires that wait end; there is nothing else to close: a lock is its own
                 for acquiring in list(self._waiting):
@@ -135,6 +137,7 @@ class Work:
     def __init__(self, peer: Peer, request: dict[str, Any]) -> None:
         self._peer = peer
         self._client = Client(**peer.servers)
+        self._session: Session | None = None
         self._request = request
         self._log = os.open(request["log"], os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         self._counts: dict[str, Any] = {"released": 0, "errors": 0, "lastError": ""}
@@ -147,8 +150,8 @@ class Work:
         while time.monotonic_ns() < deadline and self._peer.ending is None:
             try:
                 self._round()
-            except HeldError:
-                pass  # somebody else has it still
+            except (HeldError, LostError):
+                pass  # somebody else has it still, or the session has ended
             except TenureError as error:
                 self._counts["errors"] += 1
                 self._counts["lastError"] = f"{type(error).__name__}: {error}"
@@ -158,12 +161,15 @@ class Work:
         return self._counts
 
     def _round(self) -> None:
-        lock = self._client.acquire(
-            self._request["name"],
-            owner=self._peer.owner,
-            wait=patience(self._request),
-            on_stop=self._told if self._peer.notice else None,
-        )
+        told = self._told if self._peer.notice else None
+        if self._peer.session:
+            if self._session is None or self._session.over.is_set():
+                self._session = self._client.session(owner=self._peer.owner, wait=patience(self._request))
+            lock = self._session.acquire(self._request["name"], wait=patience(self._request), on_stop=told)
+        else:
+            lock = self._client.acquire(
+                self._request["name"], owner=self._peer.owner, wait=patience(self._request), on_stop=told
+            )
         begin = time.monotonic_ns()
         if not holds(lock):
             return  # it came too late to be claimed for a single instant

@@ -10,7 +10,7 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Client, HeldError, LostError, TenureError, type Lock } from "../../../../clients/typescript/src/index.js";
+import { Client, HeldError, LostError, TenureError, type Lock, type Session } from "../../../../clients/typescript/src/index.js";
 
 const CHECK_MS = 1;
 const ERROR_PAUSE_MS = 50;
@@ -48,6 +48,7 @@ class Peer {
   client!: Client;
   owner = "";
   notice = false;
+  session = false; // work holds locks under one
   /** For how long work goes on after it was told to end; undefined: it was not. */
   drainMs: number | undefined;
   #hurry = 0;
@@ -98,6 +99,7 @@ class Peer {
       case "open":
         this.owner = request.owner || String(process.pid);
         this.notice = request.notice ?? false;
+        this.session = request.session ?? false;
         this.client = new Client((request.endpoint ?? "").split(","), { token: request.secret ?? "" });
         return {};
       case "close": // the acquires that wait end; there is nothing else to close: a lock is its own
@@ -148,6 +150,7 @@ class Peer {
 class Work {
   readonly #log: number;
   readonly #counts = { released: 0, errors: 0, lastError: "" };
+  #session?: Session;
 
   constructor(
     readonly peer: Peer,
@@ -165,7 +168,7 @@ class Work {
         if (!(error instanceof TenureError)) {
           throw error;
         }
-        if (!(error instanceof HeldError)) {
+        if (!(error instanceof HeldError || error instanceof LostError)) { // its session has ended
           this.#counts.errors++;
           this.#counts.lastError = `${error.name}: ${error.message}`;
           await sleep(ERROR_PAUSE_MS);
@@ -179,10 +182,13 @@ class Work {
 
   async #round(): Promise<void> {
     const { waitMs } = this.request;
-    const lock = await this.peer.client.acquire(this.request.name ?? "", {
-      owner: this.peer.owner,
-      ...(waitMs === undefined ? {} : { waitMs }),
-    });
+    const options = waitMs === undefined ? {} : { waitMs };
+    const { client, owner } = this.peer;
+    if (this.peer.session && (!this.#session || this.#session.over.aborted)) {
+      this.#session = await client.session({ owner, ...options });
+    }
+    const name = this.request.name ?? "";
+    const lock = await (this.#session?.acquire(name, options) ?? client.acquire(name, { owner, ...options }));
     const begin = monotonic();
     if (!holds(lock)) {
       return; // it came too late to be claimed for a single instant

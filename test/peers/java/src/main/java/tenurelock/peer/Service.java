@@ -14,6 +14,7 @@ import org.tenurelock.client.HeldException;
 import org.tenurelock.client.Lines;
 import org.tenurelock.client.Lock;
 import org.tenurelock.client.LostException;
+import org.tenurelock.client.Session;
 import org.tenurelock.client.TenureClient;
 import org.tenurelock.client.TenureException;
 
@@ -22,6 +23,8 @@ final class Service implements Library {
     private final Set<Thread> waiting = ConcurrentHashMap.newKeySet();
     private TenureClient client;
     private String owner;
+    private boolean under; // a session
+    private Session session;
 
     public static void main(final String[] args) throws IOException {
         new Peer(new Service()).serve();
@@ -45,6 +48,7 @@ final class Service implements Library {
     @Override
     public void open(final Request request) {
         final String given = request.text("owner");
+        under = request.flag("session");
         owner = given.isEmpty() ? Long.toString(ProcessHandle.current().pid()) : given;
         client = TenureClient.of(request.text("endpoint").split(",")).token(request.text("secret")).build();
     }
@@ -65,7 +69,11 @@ final class Service implements Library {
         }
         waiting.add(Thread.currentThread());
         try {
-            final Lock lock = client.acquire(request.text("name"), options);
+            if (under && (session == null || session.over().isDone())) {
+                session = client.session(options);
+            }
+            final String name = request.text("name");
+            final Lock lock = under ? session.acquire(name, options) : client.acquire(name, options);
             return new Leased(lock, owner, lock.stopping()); // each call of stopping makes another one
         } finally {
             waiting.remove(Thread.currentThread());
