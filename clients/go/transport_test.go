@@ -88,9 +88,15 @@ func TestOverHTTP(t *testing.T) {
 
 	// A server that has gone is passed over.
 	l := testutil.Must(c.Acquire(t.Context(), "b", nil))(t)
+	s := testutil.Must(c.Session(t.Context()))(t)
+	set := testutil.Must(s.AcquireAll(t.Context(), []string{"c", "d"}, nil))(t)
 	one.CloseClientConnections()
 	one.Close()
-	testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context())), nil)
+	testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context()), set.Check(), set.Lease("d").Release(t.Context())), nil)
+	_, err := c.TryAcquire(t.Context(), "c", nil)
+	testutil.Want(t, err, ErrHeld)
+	testutil.Want(t, s.Close(t.Context()), nil)
+	testutil.Want(t, set.Check(), ErrSessionClosed)
 	holds(t, c)
 }
 
