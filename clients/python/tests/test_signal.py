@@ -252,7 +252,7 @@ class Signals(unittest.TestCase):
                 want = (10 + suspended) * MILLISECOND
                 self.assertEqual((said, clock()), ([want], want), f"before instruction {at}")
 
-    def test_a_lock_under_a_session(self) -> None:
+    def test_under_a_session(self) -> None:
         """It waits for its session as little as for itself."""
         service = Sessions()
         session = service.client(self.clock).session()

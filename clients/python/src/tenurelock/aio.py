@@ -20,7 +20,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypedDict, TypeVar, Unpack
 
 from .client import Acquiring, Client
 from .clock import Clock
-from .errors import AskedError, HeldError, LostError, TenureError, UncertainError
+from .errors import AskedError, HeldError, LostError, ReleasedError, TenureError, UncertainError
 from .lock import Asks, Held, Lock, OnStop, failure
 from .session import Gathering, Locks, Session
 from .terms import Options, Terms, Waiting
@@ -256,9 +256,8 @@ class AsyncSession(_AsyncHeld):
     def acquire_all(self, names: Iterable[str], **options: Unpack[AsyncOptions]) -> AsyncAcquire[AsyncLocks]:
         """Acquires several locks, all or none, as :meth:`Session.acquire_all` does. To be awaited, or for
         ``async with``, whose task is cancelled when the work of one of them must stop."""
-        listed = list(names)
         return AsyncAcquire(
-            lambda waiting: Gathering(self._session, listed, _with(options, waiting)),
+            lambda waiting: Gathering(self._session, names, _with(options, waiting)),
             AsyncLocks._of,
             options.get("waiting"),
         )
@@ -385,6 +384,9 @@ class AsyncAcquire(Generic[Given]):
         await self._scope.leave(error)
 
 
+_OVER = LostError, ReleasedError  # after these nothing is held
+
+
 class _Scope:
     """The block of an ``async with``: its task is cancelled when what it holds says so."""
 
@@ -401,8 +403,9 @@ class _Scope:
 
     def stop(self, reason: TenureError) -> None:
         """Cancels the task: when it is asked, and at the deadline once more, since work that was
-        asked may be in the middle of its end."""
-        if self._left or isinstance(self._reason, LostError) or reason is self._reason:
+        asked may be in the middle of its end. Several locks have reasons of their own."""
+        again = isinstance(self._reason, _OVER) or self._reason is not None and not isinstance(reason, _OVER)
+        if self._left or again:
             return
         self._reason = reason
         self._ours += 1
