@@ -63,8 +63,8 @@ abstract class Acquiring<T> {
 
     T run() throws InterruptedException {
         final Map<String, Object> body = body();
-        // Without a first try the waiting call would report only the next holder.
-        Duration wait = options.waiting().isPresent() ? Duration.ZERO : left();
+        // Without a first try the waiting call would report only the next holder. An opening does not wait.
+        Duration wait = wanted == null || options.waiting().isPresent() ? Duration.ZERO : left();
         while (true) {
             final long called = System.nanoTime();
             if (wanted != null) {
@@ -81,7 +81,7 @@ abstract class Acquiring<T> {
             } else {
                 refused(answer, called, wait);
             }
-            wait = left();
+            wait = wanted == null ? Duration.ZERO : left();
         }
     }
 

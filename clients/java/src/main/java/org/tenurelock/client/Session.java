@@ -329,17 +329,16 @@ public final class Session implements AutoCloseable {
         }
     }
 
-    /** Waits until no other thread works under a lock; returns whether that is so, or nothing is held anyway. */
+    /** Waits until no other thread works under a lock, as long as the session lives. Returns whether that is so. */
     private boolean awaitWork() {
         final long began = System.nanoTime();
         final boolean[] idle = new boolean[1];
         Patience.uninterrupted(() -> {
             synchronized (mutex) {
                 while (true) {
-                    idle[0] = working.keySet().stream().allMatch(Thread.currentThread()::equals)
-                            || lease.state(env.now()) != Lease.State.HELD;
+                    idle[0] = working.keySet().stream().allMatch(Thread.currentThread()::equals);
                     final long left = stopTimeout.toNanos() - (System.nanoTime() - began);
-                    if (idle[0] || left <= 0) {
+                    if (idle[0] || left <= 0 || lease.state(env.now()) != Lease.State.HELD) {
                         return;
                     }
                     TimeUnit.NANOSECONDS.timedWait(mutex, Math.min(left, env.step().toNanos()));

@@ -8,6 +8,10 @@
  * suspends. {@link org.tenurelock.client.Lock#check} is exact; {@link
  * org.tenurelock.client.TenureClient#run} interrupts the work when it must stop.
  *
+ * <p>{@link org.tenurelock.client.TenureClient#session} keeps many locks alive by one heartbeat. {@link
+ * org.tenurelock.client.TenureClient#semaphore} lets several hold a slot each, and {@link
+ * org.tenurelock.client.TenureClient#rwlock} many read or one write.
+ *
  * <p>A process can be paused between its check and its effect. What must never be overwritten
  * compares {@link org.tenurelock.client.Lock#token}, which only rises, with the highest that it has
  * seen.

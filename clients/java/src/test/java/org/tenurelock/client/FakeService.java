@@ -296,7 +296,7 @@ final class FakeService implements Transport {
             if (held(gate)) {
                 return heldBy(gate);
             }
-            more.put("fence_token", lastWriter == null ? 1 : (Long) lastWriter.get("token") + 1);
+            more.put("fence_token", lastWriter == null ? 1 : 2 * (Long) lastWriter.get("token") + 1);
             return grant(name + ":read/" + readers(name).size(), body, more);
         }
         if (body.containsKey("exclusive")) {
@@ -379,7 +379,7 @@ final class FakeService implements Transport {
         final boolean writer = ((String) body.get("name")).endsWith(":gate");
         if (lock.holder != null && writer && !UNWRITTEN.equals(body.get("data"))) {
             final String end = body.containsKey("failed") ? "failed" : "released";
-            lastWriter = Map.of("owner", lock.holder, "token", 2 * lock.token, "end", end);
+            lastWriter = Map.of("owner", lock.holder, "token", lock.token, "end", end);
         }
         lock.holder = null;
         lock.releasedWith = with;

@@ -315,14 +315,14 @@ final class ServiceTest {
         try (Lock after = catalog.read(SOON)) {
             assertTrue(after.fenceToken() > writer.fenceToken());
             final LastWriter last = after.lastWriter().orElseThrow();
-            assertEquals(new LastWriter("writer", writer.fenceToken(), "failed"), last);
+            assertEquals(new LastWriter("writer", writer.token(), "failed"), last);
             // One that gives up leaves no trace.
             final AcquireOptions soon = AcquireOptions.defaults().waitAtMost(Duration.ofSeconds(2));
             assertThrows(HeldException.class, () -> catalog.write(soon));
         }
         try (Session session = client().session(SOON);
                 Lock after = session.rwlock(name).write(SOON)) {
-            assertEquals(writer.fenceToken(), after.lastWriter().orElseThrow().token());
+            assertEquals(writer.token(), after.lastWriter().orElseThrow().token());
             kept(session, 8);
             after.check();
         }

@@ -664,6 +664,22 @@ final class SessionTest {
     }
 
     @Test
+    void whatExpiresWhileItsWorkEndsIsNotClosed() throws Exception {
+        final Session session = open();
+        final CountDownLatch ends = new CountDownLatch(1);
+        final FutureTask<Object> work = works(session, ends);
+        service.always(HEARTBEAT, FakeService.DROPPED);
+        final Thread closes = new Thread(session::close);
+        closes.start();
+        session.over().get(); // it closes
+        clock.advance(12000);
+        closes.join();
+        assertEquals(List.of(), service.bodies(CLOSE)); // the work may still write
+        ends.countDown();
+        assertThrows(java.util.concurrent.ExecutionException.class, work::get);
+    }
+
+    @Test
     void runReleases() throws Exception {
         final Session session = open();
         assertEquals("done", session.run("a", TRY, lock -> "done"));
