@@ -5,7 +5,18 @@
 
 import { hostname } from "node:os";
 
-import { describe, heldBy, readAcquire, readDone, repeats, type Answer, type Fields, type Kind, type Problem, type Reply } from "./answers.js";
+import {
+  describe,
+  heldBy,
+  readAcquire,
+  readDone,
+  repeats,
+  type Answer,
+  type Fields,
+  type Kind,
+  type Problem,
+  type Reply,
+} from "./answers.js";
 import type { Clock } from "./clock.js";
 import { ProblemError, UnavailableError, type HeldError, type TenureError } from "./errors.js";
 import { Events } from "./events.js";
@@ -35,7 +46,10 @@ export interface AcquireOptions {
   readonly signal?: AbortSignal;
 }
 
-/** What is wanted: a plain lock; a slot of a semaphore; to read, or to write. `fields` is what the acquire says of it. */
+/**
+ * What is wanted: a plain lock; a slot of a semaphore; the right to read, or to write. `fields` is what the
+ * acquire says of it.
+ */
 export interface Want {
   readonly name: string;
   readonly kind?: Kind;
@@ -73,7 +87,8 @@ export function mayPass(problem: Problem): boolean {
 }
 
 /** Returns who the holder is, for an acquire or for the opening of a session. */
-export function holderOf({ owner, label, data }: Pick<AcquireOptions, "owner" | "label" | "data">): { readonly owner: string } {
+export function holderOf(options: Pick<AcquireOptions, "owner" | "label" | "data">): { readonly owner: string } {
+  const { owner, label, data } = options;
   const host = hostname();
   const holder = {
     owner: owner || `${host}-${process.pid}-${randomPart().slice(0, 6).toLowerCase()}`,
@@ -206,7 +221,8 @@ export class Acquiring {
     readonly lockOf: (grant: Grant) => Lock,
   ) {
     this.#caller = context.caller();
-    this.#tries = new Tries(`acquire "${want.name}"`, this.#caller.servers.length, options.waitMs, this.#aborted.signal);
+    const { length } = this.#caller.servers;
+    this.#tries = new Tries(`acquire "${want.name}"`, length, options.waitMs, this.#aborted.signal);
   }
 
   async run(): Promise<Lock> {
@@ -341,7 +357,8 @@ export class Acquiring {
     while (!gate.signal.aborted && !this.#aborted.signal.aborted) {
       const began = performance.now();
       const wait = Math.floor(Math.min(longest, LONGEST_WAIT, this.#tries.left()));
-      const answer = await exchange(this.#caller, "/v1/drain", { name, token, wait_ms: wait }, wait + longest, readDone);
+      const body = { name, token, wait_ms: wait };
+      const answer = await exchange(this.#caller, "/v1/drain", body, wait + longest, readDone);
       this.#tries.hear(answer, began);
       if (answer.is === "done") {
         return gate.remaining() > 0;

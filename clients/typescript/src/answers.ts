@@ -69,7 +69,11 @@ const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$
 /** What else than a plain lock an acquire may want; the grant is of a lock with a derived name then. */
 export type Kind = "slots" | "shared" | "exclusive";
 
-const DERIVED: Readonly<Record<Kind, RegExp>> = { slots: /^:slot\/(\d+)$/, shared: /^:read\/\d+$/, exclusive: /^:gate$/ };
+const DERIVED: Readonly<Record<Kind, RegExp>> = {
+  slots: /^:slot\/(\d+)$/,
+  shared: /^:read\/\d+$/,
+  exclusive: /^:gate$/,
+};
 
 /** An answer that the service does not give. */
 class NotOurs extends Error {}
@@ -87,7 +91,8 @@ export function readAcquire(reply: Reply, name: string, kind?: Kind): Answer {
       if (typeof token === "number" && token > Number.MAX_SAFE_INTEGER) {
         // JSON.parse has rounded it.
         const raw = new RegExp(`"${key}"\\s*:\\s*(\\d+)`).exec(reply.body)?.[1] ?? String(token);
-        const error = new TokenError(`"${given}": token ${raw} is above 2^53 - 1, which a number cannot hold: use a client of another language`);
+        const why = `"${given}": token ${raw} is above 2^53 - 1, which a number cannot hold`;
+        const error = new TokenError(`${why}: use a client of another language`);
         return { is: "unknown", why: error.message, error };
       }
     }
@@ -141,8 +146,8 @@ export function readOpen(reply: Reply): Answer {
     if (!/^[0-9A-Za-z-]{1,64}$/.test(session)) {
       throw new NotOurs("not a session");
     }
-    const opened = { session, beat: beatOf(body), leaseMs: whole(body, "lease_ms", 1), heartbeatMs: whole(body, "heartbeat_ms", 1) };
-    return { is: "opened", opened };
+    const [leaseMs, heartbeatMs] = [whole(body, "lease_ms", 1), whole(body, "heartbeat_ms", 1)];
+    return { is: "opened", opened: { session, beat: beatOf(body), leaseMs, heartbeatMs } };
   });
 }
 
@@ -254,7 +259,8 @@ function read(reply: Reply, ok: (body: Fields) => Answer): Answer {
 }
 
 function problem(reply: Reply): Problem {
-  const problem = problemOf(object(reply.body), /^\d+$/.test(reply.retryAfter ?? "") ? Number(reply.retryAfter) * 1000 : 0);
+  const wait = /^\d+$/.test(reply.retryAfter ?? "") ? Number(reply.retryAfter) * 1000 : 0;
+  const problem = problemOf(object(reply.body), wait);
   if (problem.status !== reply.status) {
     throw new NotOurs("a problem of another status");
   }
@@ -266,7 +272,8 @@ function problemOf(body: Fields, retryAfterMs: number): Problem {
   if (!text(type).startsWith(PREFIX) || typeof status !== "number") {
     throw new NotOurs("a problem of a type that the service does not have");
   }
-  return { is: "problem", kind: text(type).slice(PREFIX.length), status, detail: text(detail), more: body, retryAfterMs };
+  const kind = text(type).slice(PREFIX.length);
+  return { is: "problem", kind, status, detail: text(detail), more: body, retryAfterMs };
 }
 
 /** Returns the JSON object that a body is. */

@@ -3,7 +3,15 @@
 
 /** The client: it acquires locks, and opens sessions. @module */
 
-import { Acquiring, checkName, checkOptions, holderOf, type AcquireOptions, type Context, type Want } from "./acquire.js";
+import {
+  Acquiring,
+  checkName,
+  checkOptions,
+  holderOf,
+  type AcquireOptions,
+  type Context,
+  type Want,
+} from "./acquire.js";
 import { greaterClock, type Clock } from "./clock.js";
 import { runUnder, SingleLock, type Lock } from "./lock.js";
 import { Locks } from "./locks.js";

@@ -78,7 +78,8 @@ const COUNTED_PART = 10;
 const IDLE_PART = 5;
 
 /** Says whether the grant that answered an acquire sent after that instant may be counted; it is there now. */
-export function counts({ usableMs = 0, leaseMs }: Pick<Grant, "leaseMs"> & Partial<Grant>, sent: number, now: number): boolean {
+export function counts(grant: Pick<Grant, "leaseMs"> & Partial<Grant>, sent: number, now: number): boolean {
+  const { usableMs = 0, leaseMs } = grant;
   const soon = now >= sent && now - sent < leaseMs / COUNTED_PART;
   return usableMs > 0 && soon;
 }

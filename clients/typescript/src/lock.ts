@@ -112,7 +112,8 @@ export abstract class Lock implements AsyncDisposable {
    */
   release(options: ReleaseOptions = {}): Promise<void> {
     if (options.data && this.#ownData) {
-      return Promise.reject(new TypeError(`"${this.name}" keeps data of its own: release it without, and keep yours with the resource`));
+      const error = `"${this.name}" keeps data of its own: release it without, and keep yours with the resource`;
+      return Promise.reject(new TypeError(error));
     }
     this.#released ??= this.end(options);
     return this.#released;
@@ -241,7 +242,9 @@ export class SingleLock extends Lock {
       throw ended;
     }
     if (release.outcome === "unknown") {
-      throw new UncertainError(`the release of ${lock} got no answer: the lock is released, or expires by itself; last answer: ${last}`);
+      throw new UncertainError(
+        `the release of ${lock} got no answer: the lock is released, or expires by itself; last answer: ${last}`,
+      );
     }
     if (release.outcome === "lost") {
       throw new LostError(`${lock} was lost before it was released`);
@@ -254,8 +257,10 @@ export function errorOf(what: string, state: State, why: { lost?: string; expire
   switch (state) {
     case "lost":
       return new LostError(`${what} is lost${why.lost ? `: ${why.lost}` : ""}`);
-    case "expired":
-      return new ExpiredError(`${what} has expired: no heartbeat was confirmed in time${why.expired ? `; ${why.expired}` : ""}`);
+    case "expired": {
+      const more = why.expired ? `; ${why.expired}` : "";
+      return new ExpiredError(`${what} has expired: no heartbeat was confirmed in time${more}`);
+    }
     case "unconfirmed":
       return new NotConfirmedError(`${what}: no heartbeat is confirmed yet`);
     default:
@@ -272,7 +277,10 @@ export function leaves(options: ReleaseOptions): object {
 }
 
 /** Calls the work with the lock or session once it is there, and ends that then. It keeps the process running. */
-export async function runUnder<L extends Lock | Session, T>(acquiring: Promise<L>, work: (held: L) => Promise<T> | T): Promise<T> {
+export async function runUnder<L extends Lock | Session, T>(
+  acquiring: Promise<L>,
+  work: (held: L) => Promise<T> | T,
+): Promise<T> {
   const running = setInterval(() => undefined, HOUR);
   try {
     const held = await acquiring;

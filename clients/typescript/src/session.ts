@@ -24,8 +24,10 @@ import {
   readResults,
   readSessionHeartbeat,
   repeats,
+  type Answer,
   type Confirmed,
   type Problem,
+  type Reply,
 } from "./answers.js";
 import {
   ExpiredError,
@@ -187,8 +189,8 @@ export class Session extends Locks<SessionAcquireOptions> implements AsyncDispos
           locks.push(lock);
           return lock;
         };
-        const want = { name };
-        await new Acquiring(want, options, this.#holder(options), [control.signal, this.over], this.#context, lockOf).run();
+        const ends = [control.signal, this.over];
+        await new Acquiring({ name }, options, this.#holder(options), ends, this.#context, lockOf).run();
         granted.push(locks.at(-1)!);
         if (granted.length === 1) {
           timer = setTimeout(attach, held.limit); // the next one may have to wait
@@ -358,7 +360,8 @@ class Held {
       }
       const names = open.map((lock) => lock.name);
       const body = { session: this.id, beat, locks: open.map((lock) => lock.attachment.call()) };
-      const answer = await exchange(this.#calls, "/v1/sessions/attach", body, this.limit, (reply) => readResults(reply, names));
+      const read = (reply: Reply): Answer => readResults(reply, names);
+      const answer = await exchange(this.#calls, "/v1/sessions/attach", body, this.limit, read);
       const now = this.now();
       let refused: Problem | undefined;
       if (answer.is === "problem" && answer.kind === "lost") {
@@ -395,9 +398,10 @@ class Held {
     const release = lock.attachment.release(this.now());
     const body = { session: this.id, locks: [{ ...lock.attachment.call(), ...leaves }] };
     const backoff = new Backoff();
+    const read = (reply: Reply): Answer => readResults(reply, [lock.name]);
     let last = "";
     while (release.call(this.now())) {
-      const answer = await exchange(this.#calls, "/v1/sessions/release", body, this.limit, (reply) => readResults(reply, [lock.name]));
+      const answer = await exchange(this.#calls, "/v1/sessions/release", body, this.limit, read);
       const result = answer.is === "results" ? answer.results[0]! : answer;
       if (result.is === "done") {
         release.applied();
@@ -413,7 +417,8 @@ class Held {
     }
     this.forget(lock);
     if (release.outcome === "unknown" && !this.#closing) {
-      return new UncertainError(`the release of ${lock.title} got no answer before its session ended; last answer: ${last}`);
+      const what = `the release of ${lock.title} got no answer before its session ended`;
+      return new UncertainError(`${what}; last answer: ${last}`);
     }
     return release.outcome === "lost" ? new LostError(`${lock.title} was lost before it was released`) : undefined;
   }
@@ -429,12 +434,16 @@ class Held {
     const release = this.lease.release(this.now());
     this.#heartbeats.abort();
     await this.#heartbeats.ended();
-    const last = await carryOut(release, this.#context.clock, this.#calls, "/v1/sessions/close", { session: this.id }, this.limit);
+    const { clock } = this.#context;
+    const body = { session: this.id };
+    const last = await carryOut(release, clock, this.#calls, "/v1/sessions/close", body, this.limit);
     if (ended) {
       throw ended;
     }
     if (release.outcome === "unknown") {
-      throw new UncertainError(`the closing of session ${this.id} got no answer: it is closed, or expires by itself; last answer: ${last}`);
+      throw new UncertainError(
+        `the closing of session ${this.id} got no answer: it is closed, or expires by itself; last answer: ${last}`,
+      );
     }
     if (release.outcome === "lost") {
       throw new LostError(`session ${this.id} was lost before it was closed`);
@@ -527,8 +536,10 @@ class SessionLock extends Lock {
     switch (state) {
       case "lost":
         return new LostError(`${this.title} is lost: ${alive ? "it was not attached in time" : message}`);
-      case "expired":
-        return new ExpiredError(`${this.title} has expired: ${alive ? "the work did not stop in time after a request" : message}`);
+      case "expired": {
+        const late = this.asked ? "the work did not stop in time after a request" : "it was not attached in time";
+        return new ExpiredError(`${this.title} has expired: ${alive ? late : message}`);
+      }
       default:
         return errorOf(this.title, state);
     }

@@ -10,7 +10,17 @@
 
 import type { SessionRequest } from "./answers.js";
 import type { AskedError } from "./errors.js";
-import { counts, following, Lease, randomPart, Release, type Grant, type Heartbeat, type Opened, type State } from "./lease.js";
+import {
+  counts,
+  following,
+  Lease,
+  randomPart,
+  Release,
+  type Grant,
+  type Heartbeat,
+  type Opened,
+  type State,
+} from "./lease.js";
 
 const MOST_ANSWERED = 64; // requests of one heartbeat
 

@@ -34,7 +34,12 @@ export class ManyLocks extends Service {
       case "/v1/sessions/open":
         this.session = `S${this.bodies(path).length}`;
         this.sessionBeat = `s${this.session}-0000000000000`;
-        return answer({ session: this.session, beat: this.sessionBeat, lease_ms: this.leaseMs, heartbeat_ms: this.heartbeatMs });
+        return answer({
+          session: this.session,
+          beat: this.sessionBeat,
+          lease_ms: this.leaseMs,
+          heartbeat_ms: this.heartbeatMs,
+        });
       case "/v1/sessions/heartbeat":
         return this.#renew(body);
       case "/v1/sessions/close":
@@ -88,7 +93,8 @@ export class ManyLocks extends Service {
   #detach({ name, token, after, next, data, failed }: Body, session: string): Body {
     const lock = this.locks.get(name);
     const again = lock?.endedWith === next;
-    const ours = lock?.holder !== undefined && lock.token === token && (lock.under ? lock.under === session && lock.beat === next : lock.beat === after);
+    const attached = lock?.under === session && lock.beat === next;
+    const ours = lock?.holder !== undefined && lock.token === token && (lock.under ? attached : lock.beat === after);
     if (!lock || (!ours && !again)) {
       return { name, problem: refused("lost", 410) };
     }
@@ -98,7 +104,8 @@ export class ManyLocks extends Service {
 
   #beat({ name, token, after, next }: Body): Reply {
     const lock = this.locks.get(name);
-    if (!lock || lock.under || lock.holder === undefined || lock.token !== token || ![after, next].includes(lock.beat)) {
+    const ours = lock?.holder !== undefined && lock.token === token && [after, next].includes(lock.beat);
+    if (!ours || lock.under) {
       return problem("lost", 410);
     }
     lock.beat = next;
@@ -156,7 +163,11 @@ export class ManyLocks extends Service {
       return problem("lost", 410);
     }
     const [reader] = this.#readers(name.slice(0, -":gate".length));
-    return reader ? problem("held", 409, { holder: this.locks.get(reader)!.holder, token: this.locks.get(reader)!.token, free_in_ms: 500 }) : answer({});
+    if (reader === undefined) {
+      return answer({});
+    }
+    const { holder, token: other } = this.locks.get(reader)!;
+    return problem("held", 409, { holder, token: other, free_in_ms: 500 });
   }
 }
 

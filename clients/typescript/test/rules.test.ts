@@ -164,7 +164,9 @@ class SessionPlayer {
       }
       case "confirm": {
         this.session.confirm(this.sent.get(want.next)!, step.usable_ms!, step.heartbeat_ms!, undefined, now);
-        const requests = (step.requests ?? []).map((one) => ({ ...one, asked: new AskedError(one.kind, one.by, one.reason) }));
+        const requests = (step.requests ?? []).map((one) => {
+          return { ...one, asked: new AskedError(one.kind, one.by, one.reason) };
+        });
         this.session.requested(requests, now);
         break;
       }
