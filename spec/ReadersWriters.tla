@@ -16,6 +16,7 @@ CONSTANTS
     Fenced,     \* TRUE: there is a fenced resource
     Downs,      \* TRUE: writers may become readers
     Ends,       \* TRUE: leases may be lost, claims may be late
+    Elsewhere,  \* those that are clients of a lock service
     Wrong
 
 VARIABLES
@@ -36,7 +37,8 @@ Procs == Readers \cup Writers
 (* last term that may have written, before the one shown.                    *)
 
 (* A process.                                                                *)
-(*   reader  idle, early (a mistake), claimed, slot (granted), reads         *)
+(*   reader  idle, early (a mistake), claimed, slot (granted), reads; and    *)
+(*           elsewhere told (the gate was seen for it, by its service)       *)
 (*   writer  gate (granted), looks, waits, writes, down (claims a slot)      *)
 (* g, s: its right to the gate, to slot k. n: the number of slots it relies  *)
 (* on; i: the next to read; noted: the terms of slots it waits for; e: the   *)
@@ -99,6 +101,23 @@ LookAtGate(p) ==
       [] "stale read" \in Wrong -> Look(p, gate) \/ Look(p, old)
       [] OTHER -> Look(p, gate)
 
+(* Elsewhere, the service looks before its client knows of the grant. The    *)
+(* client has its right from its first heartbeat on, however late that is,   *)
+(* if the record is as it was granted. Before, it is dead for everybody      *)
+(* else.                                                                     *)
+
+LookElsewhere(p) ==
+    /\ p \in Elsewhere /\ proc[p].at = "claimed" /\ slot[proc[p].k].by = p /\ gate.by = 0
+    /\ Becomes(p, [Reads(p, gate.eff) EXCEPT !.at = "told"])
+    /\ UNCHANGED <<gate, old, slot, number, net, res>>
+
+FirstBeat(p) ==
+    /\ \/ /\ proc[p].at = "told" /\ slot[proc[p].k].by = p
+          /\ Becomes(p, [proc[p] EXCEPT !.at = "reads", !.s = TRUE])
+       \/ /\ p \in Writers \cap Elsewhere /\ proc[p].at \in {"gate", "looks", "waits"} /\ ~proc[p].g /\ gate.by = p
+          /\ Becomes(p, [proc[p] EXCEPT !.g = TRUE])
+    /\ UNCHANGED <<gate, old, slot, number, net, res>>
+
 StopReading(p) ==
     /\ proc[p].at = "reads" /\ ~proc[p].g
     /\ slot' = IF slot[proc[p].k].by = p THEN [slot EXCEPT ![proc[p].k].by = 0] ELSE slot
@@ -125,7 +144,7 @@ TakeGate(p) ==
     /\ gate.tok < MaxEpoch
     /\ gate.by = 0 \/ GateDead
     /\ GateBecomes([(IF gate.by = 0 THEN gate ELSE Ended(gate)) EXCEPT !.by = p, !.tok = @ + 1])
-    /\ Becomes(p, [proc[p] EXCEPT !.at = IF "slots first" \in Wrong THEN "waits" ELSE "gate", !.g = TRUE, !.tok = 2 * (gate.tok + 1)])
+    /\ Becomes(p, [proc[p] EXCEPT !.at = IF "slots first" \in Wrong THEN "waits" ELSE "gate", !.g = p \notin Elsewhere, !.tok = 2 * (gate.tok + 1)])
     /\ UNCHANGED <<slot, number, net, res>>
 
 ReadNumber(p) ==
@@ -141,8 +160,14 @@ LookAtSlot(p) ==
                 !.noted = IF slot[proc[p].i].by = 0 THEN @ ELSE @ \cup {<<proc[p].i, slot[proc[p].i].tok>>}])
     /\ UNCHANGED <<gate, old, slot, number, net, res>>
 
+\* A writer ends the term of a dead reader by a write, for the sake of those elsewhere.
+FreeSlot(k) ==
+    /\ Elsewhere # {} /\ Dead(k)
+    /\ slot' = [slot EXCEPT ![k].by = 0]
+    /\ UNCHANGED <<gate, old, number, proc, net, res>>
+
 Over(k, t) ==
-    \/ slot[k].by = 0 \/ Dead(k)
+    \/ slot[k].by = 0 \/ (Dead(k) /\ (Elsewhere = {} \/ "dead stays" \in Wrong))
     \/ slot[k].tok # t /\ "waits for free" \notin Wrong
     \/ "reader not waited" \in Wrong
 Gone(p) ==
@@ -250,14 +275,14 @@ Init ==
 Reader(p) ==
     \/ Early(p) \/ \E k \in 1..Slots : ClaimSlot(p, k)
     \/ Grow(p) \/ Granted(p)
-Both(p) == LookAtGate(p) \/ StopReading(p) \/ Send(p)
+Both(p) == LookAtGate(p) \/ StopReading(p) \/ Send(p) \/ LookElsewhere(p) \/ FirstBeat(p)
 Writer(p) ==
     \/ Before(p) \/ TakeGate(p) \/ ReadNumber(p) \/ LookAtSlot(p) \/ Gone(p) \/ Write(p)
 Next ==
     \/ \E p \in Readers : Reader(p)
     \/ \E p \in Writers : Writer(p) \/ StopWriting(p) \/ GiveBack(p) \/ DownGranted(p) \/ Open(p) \/ \E k \in 1..Slots : Down(p, k)
     \/ \E p \in Procs : Both(p) \/ Lose(p) \/ \E k \in 1..Slots : LateClaim(p, k)
-    \/ FreeGate
+    \/ FreeGate \/ \E k \in 1..Slots : FreeSlot(k)
     \/ \E a \in net : Arrive(a)
 
 Spec == Init /\ [][Next]_vars
@@ -286,6 +311,9 @@ NeverBoth == ~(\E p \in Writers : proc[p].at = "waits" /\ Cardinality(proc[p].no
 
 NeverBeside ==
     ~(\E p, q \in Readers : p # q /\ Working(p, "reads") /\ Working(q, "reads") /\ gate.tok > 0 /\ gate.eff = 0 /\ gate.by = 0)
+
+NeverAfterDeath ==
+    ~(\E p \in Readers, q \in Writers : proc[p].at = "told" /\ slot[proc[p].k].by = 0 /\ Working(q, "writes"))
 
 NeverLate == ~(\E a \in net : a.w /\ Working(a.p, "reads") /\ proc[a.p].shown /\ a.tok < res.seen)
 =============================================================================
