@@ -49,7 +49,6 @@ SOON = 60.0
 SERVERS = os.environ.get("TENURE_TEST_SERVERS", "")
 TOKEN_FILE = os.environ.get("TENURE_TEST_TOKEN_FILE", "")
 TENURED = os.environ.get("TENURE_TEST_TENURED", "")
-OLDER = "this tenured has no semaphores, and no locks for readers and writers"
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -275,13 +274,8 @@ class RealService(unittest.TestCase):
             client.acquire("b", wait=SOON).release()
 
     def need(self, acquire: Callable[[], Lock]) -> Lock:
-        """Returns the lock, which ends with the test; skips the test if the server does not know such."""
-        try:
-            lock = acquire()
-        except ProblemError as error:
-            if error.kind == "bad-request":
-                self.skipTest(OLDER)
-            raise
+        """Returns the lock, which ends with the test."""
+        lock = acquire()
         self.addCleanup(self.end, lock)
         return lock
 
@@ -402,8 +396,6 @@ class Readme(unittest.TestCase):
                     text=True,
                     timeout=2 * SOON,
                 )
-                if "semaphore" in program and "bad-request" in ran.stderr:
-                    self.skipTest(OLDER)
                 self.assertEqual((ran.returncode, ran.stderr), (0, ""))
                 self.assertRegex(ran.stdout, r"under token \d+\n$")
 

@@ -229,19 +229,6 @@ test("a session goes on when a replica is killed, and ends when all are", { skip
   await assert.rejects(session.close(), ExpiredError);
 });
 
-/** Says why the service cannot be tested for semaphores and readers, if it is an older one. */
-const older = servers[0] ? await olderService() : skip;
-
-async function olderService(): Promise<string | false> {
-  const one = new Client(servers, { tokenFile }).semaphore(freshName(), 1);
-  const slot = await one.acquire({ waitMs: 0 }).catch((error: unknown) => error);
-  if (slot instanceof ProblemError && slot.status === 400) {
-    return `this service does not know semaphores: ${slot.message}`;
-  }
-  await (slot as Lock).release();
-  return false;
-}
-
 for (const under of ["heartbeats of their own", "a session"]) {
   /** Calls the test with what acquires the locks. */
   const using = async (work: (locks: Client | Session) => Promise<void>): Promise<void> => {
@@ -249,7 +236,7 @@ for (const under of ["heartbeats of their own", "a session"]) {
     await (under === "a session" ? client.withSession(work) : work(client));
   };
 
-  test(`a semaphore, under ${under}`, { skip: older }, () => using(async (from) => {
+  test(`a semaphore, under ${under}`, { skip }, () => using(async (from) => {
     const name = freshName();
     const renders = from.semaphore(name, 2);
     const slots = [await renders.acquire({ waitMs: SOON }), await renders.acquire({ waitMs: SOON })];
@@ -264,7 +251,7 @@ for (const under of ["heartbeats of their own", "a session"]) {
     await slots[1]!.release();
   }));
 
-  test(`readers and writers, under ${under}`, { skip: older }, () => using(async (from) => {
+  test(`readers and writers, under ${under}`, { skip }, () => using(async (from) => {
     const name = freshName();
     const catalog = from.rwlock(name);
     const readers = [await catalog.read({ waitMs: SOON }), await catalog.read({ waitMs: SOON })];
@@ -304,14 +291,14 @@ test("README", { skip: process.env["TENURE_TEST_README"] ? false : "no service a
   const page = readFileSync(join(root, "README.md"), "utf8");
   const blocks = [...page.matchAll(/^```ts\n(.*?)^```/gms)].map(([, code = ""]) => code);
   assert.equal(blocks.length, 4);
-  const program = blocks.filter((code) => !older || !/semaphore|rwlock/.test(code)).join("\n");
+  const program = blocks.join("\n");
   const folder = dirname(tokenFile); // where the file "token" is
   mkdirSync(join(folder, "node_modules", "@tenurelock"), { recursive: true });
   symlinkSync(root, join(folder, "node_modules", "@tenurelock", "client"));
   writeFileSync(join(folder, "program.mjs"), program);
   const ran = await promisify(execFile)(process.execPath, ["program.mjs"], { cwd: folder, timeout: 2 * SOON });
   assert.equal(ran.stderr, "");
-  const others = older ? "" : "slot \\d of 3\\nreading under token \\d+\\nwriting under token \\d+\\n";
+  const others = "slot \\d of 3\\nreading under token \\d+\\nwriting under token \\d+\\n";
   const first = "(part \\d under token \\d+\\n){3}moving under tokens \\d+ and \\d+\\n";
   assert.match(ran.stdout, new RegExp(`^${first}${others}$`));
 });

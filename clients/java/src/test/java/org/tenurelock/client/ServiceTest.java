@@ -10,7 +10,6 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
 import java.io.File;
 import java.io.IOException;
@@ -260,19 +259,8 @@ final class ServiceTest {
         }
     }
 
-    /** Skips the test if the server does not know slots, readers and writers. */
-    private void needsSlots() throws InterruptedException {
-        try {
-            client().semaphore(name + "/known", 1).acquire(TRY).release();
-        } catch (final ProblemException error) {
-            assumeFalse(error.kind().equals("bad-request"), "this tenured has no slots: " + error.getMessage());
-            throw error;
-        }
-    }
-
     @Test
     void slots() throws Exception {
-        needsSlots();
         final Semaphore semaphore = client().semaphore(name, 2);
         final Lock first = semaphore.acquire(SOON.owner("first"));
         try (Session session = client().session(SOON);
@@ -293,7 +281,6 @@ final class ServiceTest {
 
     @Test
     void readersAndWriters() throws Exception {
-        needsSlots();
         final RwLock catalog = client().rwlock(name);
         final Lock reader = catalog.read(SOON);
         final Lock other = catalog.read(SOON);
@@ -423,9 +410,6 @@ final class ServiceTest {
         for (int i = 0; i < says.size(); i++) {
             assertTrue(program.find());
             final String name = program.group(2);
-            if (name.equals("Catalog")) {
-                needsSlots(); // it is the last one
-            }
             final String said = run(name + ".java", program.group(1));
             assertTrue(said.matches(says.get(name)), said);
         }
