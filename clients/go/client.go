@@ -267,7 +267,11 @@ const maxDerivedLen = 1008
 // holder acquires locks: a client, or a session.
 type holder interface {
 	acquire(ctx context.Context, op string, w want, o *AcquireOptions, try bool) (*Lease, error)
+	// runs acquires a lock, and works under it.
+	runs(func() error) error
 }
+
+func (c *Client) runs(do func() error) error { return do() }
 
 func (c *Client) acquire(ctx context.Context, op string, w want, o *AcquireOptions, try bool) (*Lease, error) {
 	l, err := c.take(ctx, w, o, try, c.hold, func() error { return nil })

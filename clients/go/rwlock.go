@@ -50,11 +50,13 @@ func (s *Semaphore) TryAcquire(ctx context.Context, options *AcquireOptions) (*S
 
 // Run runs work while it holds a slot, as [Client.Run] does.
 func (s *Semaphore) Run(ctx context.Context, options *AcquireOptions, work func(context.Context, *SlotLease) error) error {
-	l, err := s.Acquire(ctx, options)
-	if err != nil {
-		return err
-	}
-	return l.run(ctx, func(ctx context.Context) error { return work(ctx, l) })
+	return s.by.runs(func() error {
+		l, err := s.Acquire(ctx, options)
+		if err != nil {
+			return err
+		}
+		return l.run(ctx, func(ctx context.Context) error { return work(ctx, l) })
+	})
 }
 
 func (s *Semaphore) acquire(ctx context.Context, op string, o *AcquireOptions, try bool) (*SlotLease, error) {
@@ -130,8 +132,7 @@ func (r *RWLock) TryAcquireRead(ctx context.Context, options *AcquireOptions) (*
 
 // RunRead runs work while it may read, as [Client.Run] does.
 func (r *RWLock) RunRead(ctx context.Context, options *AcquireOptions, work func(context.Context, *RWLease) error) error {
-	l, err := r.AcquireRead(ctx, options)
-	return l.runs(ctx, err, work)
+	return r.runs(ctx, work, func() (*RWLease, error) { return r.AcquireRead(ctx, options) })
 }
 
 // AcquireWrite acquires the lock to write, and waits until no other process reads or writes. It holds the gate against
@@ -149,15 +150,17 @@ func (r *RWLock) TryAcquireWrite(ctx context.Context, options *AcquireOptions) (
 // RunWrite runs work while it may write, as [Client.Run] does. If work returns an error without having been asked to
 // stop, its term ends as "failed", which later holders see in [RWLease.LastWriter].
 func (r *RWLock) RunWrite(ctx context.Context, options *AcquireOptions, work func(context.Context, *RWLease) error) error {
-	l, err := r.AcquireWrite(ctx, options)
-	return l.runs(ctx, err, work)
+	return r.runs(ctx, work, func() (*RWLease, error) { return r.AcquireWrite(ctx, options) })
 }
 
-func (l *RWLease) runs(ctx context.Context, err error, work func(context.Context, *RWLease) error) error {
-	if err != nil {
-		return err
-	}
-	return l.run(ctx, func(ctx context.Context) error { return work(ctx, l) })
+func (r *RWLock) runs(ctx context.Context, work func(context.Context, *RWLease) error, acquire func() (*RWLease, error)) error {
+	return r.by.runs(func() error {
+		l, err := acquire()
+		if err != nil {
+			return err
+		}
+		return l.run(ctx, func(ctx context.Context) error { return work(ctx, l) })
+	})
 }
 
 func (r *RWLock) read(ctx context.Context, op string, o *AcquireOptions, try bool) (*RWLease, error) {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -193,6 +194,44 @@ func TestReadersAndWriters(t *testing.T) {
 		testutil.Want(t, l.ReleaseWith(t.Context(), &ReleaseOptions{Data: []byte("mine")}), ErrInvalid)
 		testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context())), nil)
 		w.close(s)
+	})
+}
+
+// The close of a session waits for work that runs in a slot, or reads or writes, as it does for other work.
+func TestCloseWaitsForOtherWork(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.derived()
+		s, _ := w.session()
+		var began, working sync.WaitGroup
+		began.Add(3)
+		work := func(ctx context.Context) error {
+			began.Done()
+			<-ctx.Done()
+			time.Sleep(5 * time.Second)
+			working.Done()
+			return nil
+		}
+		working.Add(3)
+		ran := []<-chan error{
+			testutil.Go(func() error {
+				return s.Semaphore("a", 1).Run(t.Context(), nil, func(ctx context.Context, _ *SlotLease) error { return work(ctx) })
+			}),
+			testutil.Go(func() error {
+				return s.RWLock("a").RunRead(t.Context(), nil, func(ctx context.Context, _ *RWLease) error { return work(ctx) })
+			}),
+			testutil.Go(func() error {
+				return s.RunAll(t.Context(), []string{"a"}, nil, func(ctx context.Context, _ *LeaseSet) error { return work(ctx) })
+			}),
+		}
+		began.Wait()
+		closed := testutil.Go(func() error { return s.Close(t.Context()) })
+		time.Sleep(5*time.Second - ms)
+		testutil.Pending(t, "close", closed)
+		working.Wait()
+		testutil.Want(t, <-closed, nil)
+		for _, one := range ran {
+			testutil.Want(t, <-one, nil)
+		}
 	})
 }
 

@@ -169,16 +169,16 @@ func (s *Session) TryAcquire(ctx context.Context, name string, options *AcquireO
 // Run runs work while it holds a lock under the session, as [Client.Run] does without one. [Session.Close] waits
 // for it.
 func (s *Session) Run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
-	l, err := s.Acquire(ctx, name, options)
-	if err != nil {
-		return err
-	}
 	return s.runs(func() error {
+		l, err := s.Acquire(ctx, name, options)
+		if err != nil {
+			return err
+		}
 		return l.run(ctx, func(ctx context.Context) error { return work(ctx, l) })
 	})
 }
 
-// runs does what Close waits for.
+// runs does what Close waits for: it acquires a lock, and works.
 func (s *Session) runs(do func() error) error {
 	s.mu.Lock()
 	s.works++
@@ -434,7 +434,7 @@ func (s *Session) released(d *detach, p *problem) bool {
 }
 
 // Close ends the session: it makes the checks of all its locks fail, cancels their contexts with
-// [ErrSessionClosed], waits until all work of [Session.Run] has returned, for [Options.StopTimeout] at most, and
+// [ErrSessionClosed], waits until all work that Run has called under it has returned, for [Options.StopTimeout] at most, and
 // frees all locks by one call. Call it when other work has returned.
 //
 // The result is nil if the session was good until now. Otherwise it matches [ErrLost], [ErrStopTimeout] if work

@@ -46,11 +46,11 @@ func (s *Session) TryAcquireAll(ctx context.Context, names []string, options *Ac
 // RunAll takes several locks as AcquireAll does, runs work while all of them are held, waits for it to return, and
 // releases them, as [Client.Run] does for one.
 func (s *Session) RunAll(ctx context.Context, names []string, options *AcquireOptions, work func(context.Context, *LeaseSet) error) error {
-	t, err := s.AcquireAll(ctx, names, options)
-	if err != nil {
-		return err
-	}
 	return s.runs(func() error {
+		t, err := s.AcquireAll(ctx, names, options)
+		if err != nil {
+			return err
+		}
 		release := func(failed error) error {
 			return t.release(context.WithoutCancel(ctx), &ReleaseOptions{Failed: failed})
 		}
