@@ -179,3 +179,28 @@ func TestATokenFile(t *testing.T) {
 	testutil.Want(t, os.Remove(file), nil)
 	holds(t, c)
 }
+
+// The servers of clients/test: tenured, on one store, by TCP and by a socket.
+func TestTenured(t *testing.T) {
+	servers := os.Getenv("TENURE_TEST_SERVERS")
+	if servers == "" {
+		t.Skip("clients/test runs it")
+	}
+	all := append(strings.Split(servers, ","), os.Getenv("TENURE_TEST_TLS"))
+	ca := testutil.Must(os.ReadFile(os.Getenv("TENURE_TEST_CA")))(t)
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(ca)
+	for _, some := range [][]string{all, {all[0]}, {all[2]}, {all[3]}, {"http://127.0.0.1:1", all[1]}} {
+		c := dial(t, Options{
+			Servers: some, TokenFile: os.Getenv("TENURE_TEST_TOKEN_FILE"), TLS: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12},
+		})
+		holds(t, c)
+		s := testutil.Must(c.Session(t.Context()))(t)
+		set := testutil.Must(s.AcquireAll(t.Context(), []string{"b", "a", "c"}, nil))(t)
+		testutil.Want(t, errors.Join(set.Check(), set.Lease("b").Release(t.Context())), nil)
+		_, err := c.TryAcquire(t.Context(), "a", nil)
+		testutil.Want(t, err, ErrHeld)
+		testutil.Want(t, s.Close(t.Context()), nil)
+		holds(t, c)
+	}
+}
