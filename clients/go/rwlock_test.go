@@ -55,6 +55,9 @@ func (w *wire) bodyOf(q *http.Request) fields {
 	}
 }
 
+// unwrittenBy is what package rwlock writes for a writer that has not written, as the first one.
+func unwrittenBy(token float64) string { return fmt.Sprintf(`{"token":%v,"epoch":0}`, token) }
+
 func (w *wire) grants(q *http.Request, carry func() (*http.Response, error), drains bool) (*http.Response, error) {
 	asked := w.bodyOf(q)
 	name, _ := asked["name"].(string)
@@ -104,7 +107,7 @@ func (w *wire) grants(q *http.Request, carry func() (*http.Response, error), dra
 			case asked["shared"] == true:
 				g["fence_token"] = 1
 			default:
-				g["fence_token"], g["unwritten"] = 2*token, []byte(fmt.Sprintf("not by %v", token))
+				g["fence_token"], g["unwritten"] = 2*token, []byte(unwrittenBy(token))
 				if drains {
 					g["drain"] = true
 				}
@@ -333,7 +336,7 @@ func TestAWriterGivesUp(t *testing.T) {
 						one, _ := call["locks"].([]any)
 						released = append(released, one[0].(map[string]any))
 					}
-					if len(released) != 1 || released[0]["data"] != base64.StdEncoding.EncodeToString([]byte("not by 1")) {
+					if len(released) != 1 || released[0]["data"] != base64.StdEncoding.EncodeToString([]byte(unwrittenBy(1))) {
 						t.Errorf("it says %v", released)
 					}
 					if st := testutil.Must(w.operator.Status(t.Context(), "catalog:gate"))(t); st.State == tenure.StateHeld {
