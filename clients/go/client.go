@@ -99,8 +99,8 @@ func New(o Options) (*Client, error) {
 		err = text.Invalid("stop timeout %v must not be negative: use 0 for the lease duration", o.StopTimeout)
 	}
 	err = errors.Join(
-		err, text.CheckNotEmpty("owner", c.options.Owner, driver.MaxOwnerLen), text.Check("owner", c.options.Owner, driver.MaxOwnerLen),
-		text.Check("label", o.Label, driver.MaxOwnerLen), c.credentials.load(o.Token, o.TokenFile),
+		err, text.CheckNotEmpty("owner", c.options.Owner, driver.MaxOwnerLen),
+		text.Check("owner", c.options.Owner, driver.MaxOwnerLen), text.Check("label", o.Label, driver.MaxOwnerLen), c.credentials.load(o.Token, o.TokenFile),
 	)
 	var listed error
 	c.servers, listed = newServers(o.Servers, o.TLS)
@@ -179,7 +179,7 @@ func (o *AcquireOptions) copied() (AcquireOptions, error) {
 		c = *o
 	}
 	if c.Wait < 0 {
-		return c, text.Invalid("wait %v must not be negative: use 0 to wait as long as the context allows, or TryAcquire", c.Wait)
+		return c, text.Invalid("wait %v must not be negative: use 0 to wait for as long as the context allows", c.Wait)
 	}
 	return c, checkData(c.Data)
 }
@@ -222,7 +222,9 @@ func (c *Client) TryAcquire(ctx context.Context, name string, options *AcquireOp
 // the holder was asked to step down, and work returned an error, it matches [ErrSteppedDown]. If the lock
 // was not acquired, work was not run; see [Client.Acquire]. If work panics, Run releases the lock and the
 // panic goes on. If work returns an error without having been asked to stop, the history shows it.
-func (c *Client) Run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
+func (c *Client) Run(
+	ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error,
+) error {
 	l, err := c.Acquire(ctx, name, options)
 	if err != nil {
 		return err
@@ -436,7 +438,8 @@ func (a *acquiring) call(ctx context.Context, wait time.Duration) (grant, *probl
 		met = a.meets
 	}
 	a.body["wait_ms"] = wait.Milliseconds()
-	g, p := follow(ctx, a.to, wait+callMargin, "/v1/acquire", a.body, met, func(r reply) (grant, *problem) { return readAcquire(r, a.w) })
+	reads := func(r reply) (grant, *problem) { return readAcquire(r, a.w) }
+	g, p := follow(ctx, a.to, wait+callMargin, "/v1/acquire", a.body, met, reads)
 	a.unheard = p != nil && p.kind == ""
 	switch {
 	case met == nil:
@@ -464,7 +467,8 @@ func (a *acquiring) hear(ctx context.Context, p *problem, began time.Time) {
 	}
 	if quiet := time.Since(a.silent); quiet >= silence && !a.warned && ctx.Err() == nil {
 		a.warned = true
-		log.WarnContext(ctx, "tenureclient: no answer; trying again", "for", quiet.Round(time.Second), "last", p.String())
+		quiet = quiet.Round(time.Second)
+		log.WarnContext(ctx, "tenureclient: no answer; trying again", "for", quiet, "last", p.String())
 	}
 }
 

@@ -116,7 +116,9 @@ func (p *pack) stateOf(m *member, now time.Duration) state {
 	case m.is > held:
 	case s > held:
 		m.is, m.with = s, true
-	case m.asked && now >= m.stopBy, !m.attached && m.is == held && now >= m.counted, m.is == unconfirmed && m.sent && now >= m.first+p.lease:
+	case m.asked && now >= m.stopBy,
+		!m.attached && m.is == held && now >= m.counted,
+		m.is == unconfirmed && m.sent && now >= m.first+p.lease:
 		m.is = expired
 	}
 	return m.is

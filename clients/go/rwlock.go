@@ -49,7 +49,9 @@ func (s *Semaphore) TryAcquire(ctx context.Context, options *AcquireOptions) (*S
 }
 
 // Run runs work while it holds a slot, as [Client.Run] does.
-func (s *Semaphore) Run(ctx context.Context, options *AcquireOptions, work func(context.Context, *SlotLease) error) error {
+func (s *Semaphore) Run(
+	ctx context.Context, options *AcquireOptions, work func(context.Context, *SlotLease) error,
+) error {
 	return s.by.runs(func() error {
 		l, err := s.Acquire(ctx, options)
 		if err != nil {
@@ -116,7 +118,8 @@ func (l *RWLease) LastWriter() (Writer, bool) {
 }
 
 // errOwnData is of data for a lock of readers and writers.
-var errOwnData = text.Invalid("option Data must be empty: a lock for readers and writers stores its own data in its records; keep yours with the resource")
+var errOwnData = text.Invalid("option Data must be empty: a lock for readers and writers stores data of its own " +
+	"in its records; keep yours with the resource")
 
 // AcquireRead acquires the lock to read, and waits until no process writes. Options and errors are those of
 // [Client.Acquire], but Data is refused, here and in a
@@ -131,7 +134,9 @@ func (r *RWLock) TryAcquireRead(ctx context.Context, options *AcquireOptions) (*
 }
 
 // RunRead runs work while it may read, as [Client.Run] does.
-func (r *RWLock) RunRead(ctx context.Context, options *AcquireOptions, work func(context.Context, *RWLease) error) error {
+func (r *RWLock) RunRead(
+	ctx context.Context, options *AcquireOptions, work func(context.Context, *RWLease) error,
+) error {
 	return r.runs(ctx, work, func() (*RWLease, error) { return r.AcquireRead(ctx, options) })
 }
 
@@ -149,11 +154,15 @@ func (r *RWLock) TryAcquireWrite(ctx context.Context, options *AcquireOptions) (
 
 // RunWrite runs work while it may write, as [Client.Run] does. If work returns an error without having been asked to
 // stop, its term ends as "failed", which later holders see in [RWLease.LastWriter].
-func (r *RWLock) RunWrite(ctx context.Context, options *AcquireOptions, work func(context.Context, *RWLease) error) error {
+func (r *RWLock) RunWrite(
+	ctx context.Context, options *AcquireOptions, work func(context.Context, *RWLease) error,
+) error {
 	return r.runs(ctx, work, func() (*RWLease, error) { return r.AcquireWrite(ctx, options) })
 }
 
-func (r *RWLock) runs(ctx context.Context, work func(context.Context, *RWLease) error, acquire func() (*RWLease, error)) error {
+func (r *RWLock) runs(
+	ctx context.Context, work func(context.Context, *RWLease) error, acquire func() (*RWLease, error),
+) error {
 	return r.by.runs(func() error {
 		l, err := acquire()
 		if err != nil {

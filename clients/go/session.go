@@ -168,7 +168,9 @@ func (s *Session) TryAcquire(ctx context.Context, name string, options *AcquireO
 
 // Run runs work while it holds a lock under the session, as [Client.Run] does without one. [Session.Close] waits
 // for it.
-func (s *Session) Run(ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error) error {
+func (s *Session) Run(
+	ctx context.Context, name string, options *AcquireOptions, work func(context.Context, *Lease) error,
+) error {
 	return s.runs(func() error {
 		l, err := s.Acquire(ctx, name, options)
 		if err != nil {
@@ -434,8 +436,8 @@ func (s *Session) released(d *detach, p *problem) bool {
 }
 
 // Close ends the session: it makes the checks of all its locks fail, cancels their contexts with
-// [ErrSessionClosed], waits until all work that Run has called under it has returned, for [Options.StopTimeout] at most, and
-// frees all locks by one call. Call it when other work has returned.
+// [ErrSessionClosed], waits until all work that Run has called under it has returned, for [Options.StopTimeout] at
+// most, and frees all locks by one call. Call it when other work has returned.
 //
 // The result is nil if the session was good until now. Otherwise it matches [ErrLost], [ErrStopTimeout] if work
 // has not returned, so that the session is not closed and expires by itself, or [ErrUncertain]. ctx bounds the

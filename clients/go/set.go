@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tenurelock/tenure/internal/text"
@@ -45,7 +44,9 @@ func (s *Session) TryAcquireAll(ctx context.Context, names []string, options *Ac
 
 // RunAll takes several locks as AcquireAll does, runs work while all of them are held, waits for it to return, and
 // releases them, as [Client.Run] does for one.
-func (s *Session) RunAll(ctx context.Context, names []string, options *AcquireOptions, work func(context.Context, *LeaseSet) error) error {
+func (s *Session) RunAll(
+	ctx context.Context, names []string, options *AcquireOptions, work func(context.Context, *LeaseSet) error,
+) error {
 	return s.runs(func() error {
 		t, err := s.AcquireAll(ctx, names, options)
 		if err != nil {
@@ -63,11 +64,12 @@ func (t *LeaseSet) Leases() []*Lease { return slices.Clone(t.leases) }
 
 // Lease returns the lease of a lock, nil if the set does not contain it.
 func (t *LeaseSet) Lease(name string) *Lease {
-	i, found := slices.BinarySearchFunc(t.leases, name, func(l *Lease, name string) int { return strings.Compare(l.Name(), name) })
-	if !found {
-		return nil
+	for _, l := range t.leases {
+		if l.Name() == name {
+			return l
+		}
 	}
-	return t.leases[i]
+	return nil
 }
 
 // Context returns a context that ends when the first of the leases ends, or must stop: see [Lease.Context].
@@ -117,7 +119,9 @@ func (t *LeaseSet) release(ctx context.Context, options *ReleaseOptions) error {
 // errSetEnded is why a set is released: one of its locks has ended while others were taken.
 var errSetEnded = errors.New("another lock of the set has ended")
 
-func (s *Session) acquireAll(ctx context.Context, op string, names []string, options *AcquireOptions, try bool) (*LeaseSet, error) {
+func (s *Session) acquireAll(
+	ctx context.Context, op string, names []string, options *AcquireOptions, try bool,
+) (*LeaseSet, error) {
 	o, err := options.copied()
 	if err = errors.Join(err, checkNames(names)); err != nil {
 		return nil, wrap(op, "session "+s.id, err)
@@ -146,7 +150,9 @@ func (s *Session) acquireAll(ctx context.Context, op string, names []string, opt
 }
 
 // takeAll takes locks into a set, one after the other. at is the lock that it could not take.
-func (s *Session) takeAll(ctx context.Context, t *LeaseSet, sorted []string, o AcquireOptions, try bool) (at string, err error) {
+func (s *Session) takeAll(
+	ctx context.Context, t *LeaseSet, sorted []string, o AcquireOptions, try bool,
+) (at string, err error) {
 	ctx, stop := bind(ctx, t.ctx)
 	defer stop()
 	var pending []*Lease // granted, not attached
@@ -171,7 +177,9 @@ func (s *Session) takeAll(ctx context.Context, t *LeaseSet, sorted []string, o A
 			first = s.c.now()
 		}
 		t.leases = append(t.leases, l)
-		context.AfterFunc(l.ctx, func() { t.cancel(errors.Join(errSetEnded, wrap("hold", g.name, context.Cause(l.ctx)))) })
+		context.AfterFunc(l.ctx, func() {
+			t.cancel(errors.Join(errSetEnded, wrap("hold", g.name, context.Cause(l.ctx))))
+		})
 		if len(pending) == maxBatch || s.c.now()-first >= s.pack.lease/pendingPart {
 			return l, flush()
 		}

@@ -106,7 +106,8 @@ func (t *term) state(now time.Duration) state {
 	switch {
 	case t.is == held && now >= t.deadline:
 		t.is = expired
-	case t.is == unconfirmed && t.open != nil && now >= t.open.sent+t.lease, t.is == unconfirmed && t.opening && now >= t.opened+t.lease:
+	case t.is == unconfirmed && t.open != nil && now >= t.open.sent+t.lease,
+		t.is == unconfirmed && t.opening && now >= t.opened+t.lease:
 		t.is = expired // a confirmation now would be past its deadline
 	}
 	return t.is

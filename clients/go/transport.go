@@ -115,7 +115,8 @@ func (c *credentials) read() error {
 }
 
 func fitToken(where, token string) error {
-	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > unicode.MaxASCII || !unicode.IsPrint(r) }) {
+	unfit := func(r rune) bool { return r <= ' ' || r > unicode.MaxASCII || !unicode.IsPrint(r) }
+	if strings.ContainsFunc(token, unfit) {
 		return text.Invalid("%s: a token is one word of printable ASCII", where)
 	}
 	return nil
