@@ -87,7 +87,7 @@ func ExampleSession() {
 		return nil
 	}
 	work := func() error {
-		session, err := client.Session(ctx)
+		session, err := client.OpenSession(ctx)
 		if err != nil {
 			return err
 		}

@@ -247,7 +247,7 @@ func TestAWriterWaitsForReaders(t *testing.T) {
 				c, _ := w.client()
 				catalog := c.RWLock("catalog")
 				if under {
-					s := testutil.Must(c.Session(t.Context()))(t)
+					s := testutil.Must(c.OpenSession(t.Context()))(t)
 					defer w.close(s)
 					catalog = s.RWLock("catalog")
 				}
@@ -325,7 +325,7 @@ func TestAWriterGivesUp(t *testing.T) {
 					client, _ := w.client()
 					catalog := client.RWLock("catalog")
 					if under {
-						s := testutil.Must(client.Session(t.Context()))(t)
+						s := testutil.Must(client.OpenSession(t.Context()))(t)
 						defer w.close(s)
 						catalog = s.RWLock("catalog")
 					}

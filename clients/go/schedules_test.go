@@ -136,7 +136,7 @@ func (s *schedule) alone(ctx context.Context, c *Client, suspends func()) {
 }
 
 func (s *schedule) together(ctx context.Context, c *Client, suspends func()) {
-	session, err := c.Session(ctx)
+	session, err := c.OpenSession(ctx)
 	if err != nil {
 		return
 	}

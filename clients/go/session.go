@@ -37,13 +37,13 @@ type Session struct {
 	result error // of the close, when done is closed
 }
 
-// Session opens a session: one heartbeat that keeps any number of locks alive. ctx bounds only the opening.
+// OpenSession opens a session: one heartbeat that keeps any number of locks alive. ctx bounds only the opening.
 // Servers that do not answer are asked again.
 //
 // The error matches the context's, if ctx ended; [ErrNoSessions] if the store of the service keeps none;
 // [ErrUnavailable] if all servers refuse the certificate, or do not speak TLS; [ErrClosed]; or it is a
 // [*ProblemError].
-func (c *Client) Session(ctx context.Context) (*Session, error) {
+func (c *Client) OpenSession(ctx context.Context) (*Session, error) {
 	s, err := c.session(ctx)
 	return s, wrap("open", "session", err)
 }

@@ -22,7 +22,7 @@ import (
 func (w *world) session(edit ...func(*Options)) (*Session, *atomic.Int64) {
 	w.Helper()
 	c, ahead := w.client(edit...)
-	s := testutil.Must(c.Session(w.Context()))(w.T)
+	s := testutil.Must(c.OpenSession(w.Context()))(w.T)
 	testutil.Want(w.T, s.Check(), nil)
 	return s, ahead
 }
@@ -82,7 +82,7 @@ func TestALateFirstHeartbeatOfASession(t *testing.T) {
 			ahead.Add(int64(usable)) // a suspend
 			return r, err
 		})
-		s := testutil.Must(c.Session(t.Context()))(t)
+		s := testutil.Must(c.OpenSession(t.Context()))(t)
 		if n := len(w.calls("/v1/sessions/open")); n != 2 {
 			t.Errorf("%d openings", n)
 		}
@@ -404,14 +404,14 @@ func TestNoSessions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		c, _ := w.client()
 		w.both("/v1/sessions/open", problemOf("no-sessions", 409))
-		_, err := c.Session(t.Context())
+		_, err := c.OpenSession(t.Context())
 		if !errors.Is(err, ErrNoSessions) || !strings.Contains(err.Error(), "single locks") {
 			t.Errorf("got %v", err)
 		}
 		w.both("/v1/sessions/open", dropped)
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
-		_, err = c.Session(ctx)
+		_, err = c.OpenSession(ctx)
 		testutil.Want(t, err, context.DeadlineExceeded)
 		testutil.Want(t, err, ErrUnavailable)
 	})

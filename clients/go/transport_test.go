@@ -88,7 +88,7 @@ func TestOverHTTP(t *testing.T) {
 
 	// A server that has gone is passed over.
 	l := testutil.Must(c.Acquire(t.Context(), "b", nil))(t)
-	s := testutil.Must(c.Session(t.Context()))(t)
+	s := testutil.Must(c.OpenSession(t.Context()))(t)
 	set := testutil.Must(s.AcquireAll(t.Context(), []string{"c", "d"}, nil))(t)
 	one.CloseClientConnections()
 	one.Close()
@@ -195,7 +195,7 @@ func TestTenured(t *testing.T) {
 			Servers: some, TokenFile: os.Getenv("TENURE_TEST_TOKEN_FILE"), TLS: &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12},
 		})
 		holds(t, c)
-		s := testutil.Must(c.Session(t.Context()))(t)
+		s := testutil.Must(c.OpenSession(t.Context()))(t)
 		set := testutil.Must(s.AcquireAll(t.Context(), []string{"b", "a", "c"}, nil))(t)
 		testutil.Want(t, errors.Join(set.Check(), set.Lease("b").Release(t.Context())), nil)
 		_, err := c.TryAcquire(t.Context(), "a", nil)
