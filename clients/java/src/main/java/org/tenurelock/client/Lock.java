@@ -494,7 +494,7 @@ public final class Lock implements AutoCloseable {
                 fields.put("after", beat);
                 return fields;
             };
-            return new Releasing(lock, "/v1/release", body, Answers::done, env, limit);
+            return new Releasing(lock, "/v1/release", body, Answers::done, mutex, env, limit);
         }
         synchronized (mutex) {
             fields.put("after", lease.attachment().after());
@@ -504,7 +504,7 @@ public final class Lock implements AutoCloseable {
             return Map.of("session", session.id(), "locks", List.of(fields));
         };
         final Function<Reply, Answer> read = reply -> Answers.released(reply, grant.name());
-        return new Releasing(lock, "/v1/sessions/release", body, read, env, limit);
+        return new Releasing(lock, "/v1/sessions/release", body, read, mutex, env, limit);
     }
 
     /** Ends the lock without a call: the closing of its session releases it. */

@@ -16,6 +16,7 @@ final class Releasing {
     private final String path;
     private final Function<String, Map<String, Object>> body;
     private final Function<Reply, Answer> read;
+    private final Object mutex; // guards the lease, which the release may read
     private final Env env;
     private final Duration limit;
     private final Caller caller;
@@ -26,12 +27,14 @@ final class Releasing {
             final String path,
             final Function<String, Map<String, Object>> body,
             final Function<Reply, Answer> read,
+            final Object mutex,
             final Env env,
             final Duration limit) {
         this.what = what;
         this.path = path;
         this.body = body;
         this.read = read;
+        this.mutex = mutex;
         this.env = env;
         this.limit = limit;
         caller = env.callers().get();
@@ -40,7 +43,7 @@ final class Releasing {
     /** Makes the calls, and returns what is wrong; null if it is released. */
     TenureException run(final Release release) {
         String unknown = "none";
-        for (Optional<String> beat = release.call(env.now()); beat.isPresent(); beat = release.call(env.now())) {
+        for (Optional<String> beat = next(release); beat.isPresent(); beat = next(release)) {
             final Answer answer = call(body.apply(beat.get()));
             if (answer instanceof Answer.Done) {
                 release.applied();
@@ -62,6 +65,12 @@ final class Releasing {
                 return new LostException(what + " was lost before it was released");
             default:
                 return null;
+        }
+    }
+
+    private Optional<String> next(final Release release) {
+        synchronized (mutex) {
+            return release.call(env.now());
         }
     }
 

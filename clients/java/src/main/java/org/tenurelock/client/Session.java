@@ -316,6 +316,7 @@ public final class Session implements AutoCloseable {
                                     "/v1/sessions/close",
                                     beat -> Map.of("session", id(), "after", beat),
                                     Answers::done,
+                                    mutex,
                                     env,
                                     limit)
                             .run(release)
