@@ -258,12 +258,14 @@ for (const under of ["heartbeats of their own", "a session"]) {
     assert.deepEqual(readers.map((lock) => [lock.fenceToken, lock.lastWriter]), [[1, undefined], [1, undefined]]);
     await assert.rejects(catalog.write({ waitMs: 0 }), HeldError);
     await assert.rejects(catalog.write({ waitMs: 2000 }), HeldError); // a drain that is given up
-    const writing = catalog.write({ waitMs: SOON, owner: "writer" });
+    const told: string[] = [];
+    const writing = catalog.write({ waitMs: SOON, waiting: (held) => told.push(held.holder) });
     await pause(6000); // longer than a lease
     readers.forEach((lock) => lock.check());
     await Promise.all(readers.map((lock) => lock.release()));
     const writer = await writing;
     assert.equal(writer.fenceToken % 2, 0);
+    assert.ok(told.length > 0);
     await assert.rejects(catalog.read({ waitMs: 0 }), HeldError);
     writer.check();
     await writer.release({ failed: "disk full" });
