@@ -370,9 +370,10 @@ describe("requests to locks under a session", () => {
     lock.check(); // while the work stops
     assert.ok(!lock.over.aborted && !other.signal.aborted && other.asked === undefined);
     await beats(session);
-    service.faults[RELEASE] = [dropped];
+    service.always[RELEASE] = dropped;
     const released = lock.release();
     await beats(session);
+    delete service.always[RELEASE];
     await released;
     service.faults[BEAT] = [lost, dropped];
     await beats(session);
