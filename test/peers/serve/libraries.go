@@ -127,7 +127,7 @@ func (c *serviceClient) Acquire(ctx context.Context, r *wire.Request) Lock {
 	acquire, options := c.client.Acquire, &tenureclient.AcquireOptions{Wait: Milliseconds(r.WaitMs)}
 	if c.under {
 		if c.session == nil || c.session.Context().Err() != nil {
-			session, err := c.client.Session(ctx)
+			session, err := c.client.OpenSession(ctx)
 			must.Do(serviceRefusal(err))
 			c.session = session
 		}
