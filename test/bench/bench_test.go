@@ -168,7 +168,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for _, who := range []string{onEtcd, onSQLite} {
-		if all["load"].row(processor+underOne).Values[who].Spread == nil {
+		if all["load"].row(processor + underOne).Values[who].Spread == nil {
 			t.Errorf("%s: nothing of locks under one session", who)
 		}
 	}
