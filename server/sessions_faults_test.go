@@ -28,17 +28,41 @@ type trouble struct {
 	servers []*world
 	names   []string
 
-	mu       sync.Mutex // of what follows, and of the programs' beliefs
-	src      *rand.Rand
+	chance   // whose mutex guards what follows, and the programs' beliefs
 	programs []*program
 	leases   map[string]*tenure.Lease // of the Go program
 	taken    int
-	faults   bool
 }
 
-func (x *trouble) roll(n int) int { x.mu.Lock(); defer x.mu.Unlock(); return x.src.IntN(n) }
+// chance decides what happens. May be called concurrently.
+type chance struct {
+	mu     sync.Mutex
+	src    *rand.Rand
+	faults bool
+}
 
-func (x *trouble) upTo(d time.Duration) time.Duration { return time.Duration(x.roll(int(d))) }
+func (x *chance) roll(n int) int { x.mu.Lock(); defer x.mu.Unlock(); return x.src.IntN(n) }
+
+func (x *chance) upTo(d time.Duration) time.Duration { return time.Duration(x.roll(int(d))) }
+
+// decide returns what becomes of a call to the store.
+func (x *chance) decide(faultstore.Call) faultstore.Fault {
+	if !x.faults {
+		return faultstore.Fault{}
+	}
+	late := x.upTo(2 * lease)
+	switch x.roll(24) {
+	case 0:
+		return faultstore.LoseReply()
+	case 1:
+		return faultstore.LoseRequest()
+	case 2:
+		return faultstore.LateAfterError(late)
+	case 3:
+		return faultstore.Duplicate(late)
+	}
+	return faultstore.Fault{}
+}
 
 // program follows the rules for clients.
 type program struct {
@@ -254,27 +278,12 @@ func TestSessionsUnderFaults(t *testing.T) {
 		tenuretest.Test(t, func(t *testing.T, in *tenuretest.World) {
 			w := serve(t, in, func(o *server.Options) { o.Limits.Calls, o.Limits.Beats = 1e6, 1e6 })
 			x := &trouble{
-				w: w, servers: []*world{w, w.another()}, names: []string{"jobs/a", "jobs/b"}, src: rand.New(rand.NewPCG(1, uint64(seed))),
-				leases: map[string]*tenure.Lease{}, faults: seed%4 > 0,
+				w: w, servers: []*world{w, w.another()}, names: []string{"jobs/a", "jobs/b"},
+				chance: chance{src: rand.New(rand.NewPCG(1, uint64(seed))), faults: seed%4 > 0},
+				leases: map[string]*tenure.Lease{},
 			}
 			for _, server := range x.servers {
-				server.client.Faults().Inject(faultstore.Rule{Decide: func(faultstore.Call) faultstore.Fault {
-					if !x.faults {
-						return faultstore.Fault{}
-					}
-					late := x.upTo(2 * lease)
-					switch x.roll(24) {
-					case 0:
-						return faultstore.LoseReply()
-					case 1:
-						return faultstore.LoseRequest()
-					case 2:
-						return faultstore.LateAfterError(late)
-					case 3:
-						return faultstore.Duplicate(late)
-					}
-					return faultstore.Fault{}
-				}})
+				server.client.Faults().Inject(faultstore.Rule{Decide: x.decide})
 			}
 			until := time.Now().Add(12 * lease)
 			var all sync.WaitGroup

@@ -30,10 +30,8 @@ import (
 type crowd struct {
 	w       *world
 	servers []*world
-	faults  bool
 
-	mu     sync.Mutex
-	src    *rand.Rand
+	chance // whose mutex guards what follows
 	actors []actor
 	most   int             // that may hold a slot
 	shown  map[bool]uint64 // the highest fencing tokens at work, by whether it was a writer's
@@ -53,10 +51,6 @@ type actor interface {
 	// caller holds the mutex.
 	acts() (kind, lock string, token uint64, ok bool)
 }
-
-func (x *crowd) roll(n int) int { x.mu.Lock(); defer x.mu.Unlock(); return x.src.IntN(n) }
-
-func (x *crowd) upTo(d time.Duration) time.Duration { return time.Duration(x.roll(int(d))) }
 
 // look fails the test if those that act now must not act beside each other.
 func (x *crowd) look() {
@@ -392,8 +386,9 @@ func TestPartsUnderFaults(t *testing.T) {
 		tenuretest.Test(t, func(t *testing.T, in *tenuretest.World) {
 			w := serve(t, in, func(o *server.Options) { o.Limits.Calls, o.Limits.Beats = 1e6, 1e6 })
 			x := &crowd{
-				w: w, servers: []*world{w, w.another()}, src: rand.New(rand.NewPCG(2, uint64(seed))), faults: seed%4 > 0,
-				most: 2, shown: map[bool]uint64{}, acted: acted,
+				w: w, servers: []*world{w, w.another()},
+				chance: chance{src: rand.New(rand.NewPCG(2, uint64(seed))), faults: seed%4 > 0},
+				most:   2, shown: map[bool]uint64{}, acted: acted,
 			}
 			clients := []*tenuretest.Client{in.Client("go-1"), in.Client("go-2")}
 			for _, c := range append(clients, x.servers[0].client, x.servers[1].client) {
@@ -443,23 +438,4 @@ func TestPartsUnderFaults(t *testing.T) {
 		}
 	}
 	t.Logf("looks at holders at work: %v", acted)
-}
-
-// decide is what becomes of a call to the store.
-func (x *crowd) decide(faultstore.Call) faultstore.Fault {
-	if !x.faults {
-		return faultstore.Fault{}
-	}
-	late := x.upTo(2 * lease)
-	switch x.roll(24) {
-	case 0:
-		return faultstore.LoseReply()
-	case 1:
-		return faultstore.LoseRequest()
-	case 2:
-		return faultstore.LateAfterError(late)
-	case 3:
-		return faultstore.Duplicate(late)
-	}
-	return faultstore.Fault{}
 }
