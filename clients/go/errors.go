@@ -146,7 +146,7 @@ type ProblemError struct {
 	// Kind is the last part of the problem's type, such as "forbidden". docs/reference/service.md
 	// lists them.
 	Kind string
-	// Status is that of HTTP, and Detail says what to do.
+	// Status is the HTTP status, and Detail says what to do.
 	Status int
 	Detail string
 }

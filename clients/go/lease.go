@@ -47,7 +47,7 @@ func (c *Client) lease(g grant) *Lease {
 		body := fields{"name": g.name, "token": g.token, "after": h.after, "next": h.next}
 		return call(ctx, l.renewer.to, l.renewer.limit, "/v1/heartbeat", body, readHeartbeat)
 	}
-	l.renewer.told = func(c confirmation, now time.Duration) {
+	l.renewer.confirmed = func(c confirmation, now time.Duration) {
 		if c.asked != nil && l.renewer.term.ask(now) {
 			l.cancel(c.asked)
 		}
@@ -63,7 +63,7 @@ func (c *Client) stopTimeout(g grant) time.Duration {
 	return g.lease
 }
 
-// Name returns the name of the lock. That of a slot of a semaphore is derived, such as "renders:slot/2".
+// Name returns the name of the lock. The name of a slot of a semaphore is derived, such as "renders:slot/2".
 func (l *Lease) Name() string { return l.grant.name }
 
 // Token returns the fencing token. Every change of holder raises it, and it never decreases. Send it to the

@@ -22,8 +22,8 @@ type renewer struct {
 	limit time.Duration // of one try of a call
 	// beat makes the call of a heartbeat once.
 	beat func(context.Context, *heartbeat) (confirmation, *problem)
-	// told gets what a confirmed heartbeat says, and when. mu is held.
-	told func(confirmation, time.Duration)
+	// confirmed gets what a confirmed heartbeat says, and when. mu is held.
+	confirmed func(confirmation, time.Duration)
 	// over is called once with the reason when the right has ended without a release.
 	over func(error)
 	// tick is called at least each second while the right goes on. It may be nil.
@@ -137,7 +137,7 @@ func (r *renewer) exchange(ctx context.Context, h *heartbeat) bool {
 	case p == nil:
 		r.last = ""
 		if r.term.confirm(h, c.renewal, now) {
-			r.told(c, now)
+			r.confirmed(c, now)
 		}
 	case p.lost():
 		r.term.refuse(h, p.held.Owner, now)

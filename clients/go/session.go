@@ -95,7 +95,7 @@ func (c *Client) sessionOf(g grant, sent time.Duration) *Session {
 	s.pack = newPack(newSessionTerm(g, sent), c.stopTimeout(g))
 	s.renewer = c.renewer(s.pack.term)
 	s.renewer.beat, s.renewer.over, s.renewer.tick = s.beat, s.end, s.tick
-	s.renewer.told = func(c confirmation, now time.Duration) { s.pack.hear(c.requests, now) }
+	s.renewer.confirmed = func(c confirmation, now time.Duration) { s.pack.hear(c.requests, now) }
 	return s
 }
 

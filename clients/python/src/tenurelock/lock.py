@@ -121,7 +121,7 @@ class Held:
             pass  # it is freed, or expires
 
     def hand(self, on_stop: OnStop | None) -> Self:
-        """Returns this to who is to be told the reasons to stop, those that are there included."""
+        """Returns this, and calls the listener with the reasons to stop, also with earlier ones."""
         self._on_stop = on_stop
         for reason in tuple(self._reasons):
             self._call(reason)

@@ -13,7 +13,7 @@ sealed interface Answer {
     /** An acquire was answered by a grant. */
     record Granted(Grant grant) implements Answer {}
 
-    /** A heartbeat was confirmed. Lengths are in nanoseconds. That of a session has requests for its locks. */
+    /** A heartbeat was confirmed. Lengths are in nanoseconds. Only a session's has requests for its locks. */
     record Confirmed(long usable, long period, Optional<AskedException> asked, List<Request> requests)
             implements Answer {
         Confirmed(final long usable, final long period, final Optional<AskedException> asked) {

@@ -54,7 +54,7 @@ final class Answers {
         return beat.indexOf('-') >= 0 && beat.indexOf('-') == beat.lastIndexOf('-');
     }
 
-    /** Reads what a grant has beyond that of a plain lock. */
+    /** Reads what the grant of a slot, a reader or a writer has besides. */
     private static Grant.Part part(final Map<String, Object> body, final Wanted.Kind kind) {
         if (kind == Wanted.Kind.LOCK) {
             return Grant.Part.NONE;

@@ -24,7 +24,7 @@ record Grant(
             Optional<LastWriter> lastWriter,
             boolean drains,
             Optional<byte[]> unwritten) {
-        /** That of a plain lock. */
+        /** For a plain lock. */
         static final Part NONE = new Part(
                 OptionalInt.empty(),
                 OptionalInt.empty(),

@@ -37,7 +37,7 @@ public final class Lock implements AutoCloseable {
 
     private final Object mutex; // guards what follows, and is held over no call; of a session, its own
     private final Lease lease;
-    private boolean handed; // to the program: before, nobody is told anything
+    private boolean handed; // to the program: before, no callback hears anything
     private boolean toldAsked;
     private boolean toldOver;
     private boolean releasing;
@@ -80,7 +80,7 @@ public final class Lock implements AutoCloseable {
         }
     }
 
-    /** The name of the lock. That of a slot, or of the right to read or to write, is made of what was asked for. */
+    /** The name of the lock. For a slot, or a right to read or write, the service derives it from the name given. */
     public String name() {
         return grant.name();
     }

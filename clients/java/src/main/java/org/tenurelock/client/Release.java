@@ -11,7 +11,7 @@ import java.util.function.LongPredicate;
 
 /**
  * The calls of a release: the newest beat sent, then the confirmed one. Without an answer the same call is
- * made again, for a lease at most; then the record expires by itself. That of a lock under a session does not: it is
+ * made again, for a lease at most; then the record expires by itself. A lock under a session does not: its call is
  * made again as long as the session lives.
  */
 final class Release {

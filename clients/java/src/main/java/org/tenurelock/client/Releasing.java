@@ -21,7 +21,7 @@ final class Releasing {
     private final Duration limit;
     private final Caller caller;
 
-    /** The function body makes that of the call which names a beat. */
+    /** The function body makes the body of the call that names a beat. */
     Releasing(
             final String what,
             final String path,
