@@ -71,18 +71,13 @@ func (g *guard) counts() string {
 		" count(*) AS connected FROM %s)", int(g.SenderTimeout.Seconds()), physical)
 }
 
-// bound is the condition of each write that a server meets only if it would stop when it was cut off. unless is the
-// beginning of an alternative to it, or empty.
-func (g *guard) bound(unless string) string {
+// bound is the condition of each write that a server meets only if it would stop when it was cut off.
+func (g *guard) bound() string {
 	if g.Watchdog {
 		return ""
 	}
-	return fmt.Sprintf(" AND (%s(SELECT s.fresh >= %d AND s.connected <= %d FROM %s AS s))",
-		unless, g.Need, g.Standbys, g.counts())
+	return fmt.Sprintf(" AND (SELECT s.fresh >= %d AND s.connected <= %d FROM %s AS s)", g.Need, g.Standbys, g.counts())
 }
-
-// releases is true for a release. A server that was cut off may carry it out: the next claim there is refused.
-const releases = "$4 = '" + string(driver.Released) + "' OR "
 
 // lifeColumns are what a guarded read has before the columns of a record.
 const lifeColumns = "e.life, e.id, e.settings, e.open, e.base, e.fresh, e.connected"
@@ -91,7 +86,7 @@ const lifeColumns = "e.life, e.id, e.settings, e.open, e.base, e.fresh, e.connec
 // compare beside the row stays true as long as the server lives, except that standbys go: for that a statement counts
 // from when it was sent.
 func newGuardedStatements(t, life, commit string, g *guard) statements {
-	settled := g.bound("") + settings(commit)
+	settled := g.bound() + settings(commit)
 	all := strings.Join(guardedNames, ", ")
 	const isLock = "$4 IN ('held', 'resting')"
 	const opened = "CASE WHEN $4 = 'alive' THEN " + lifeNow + " END"
@@ -119,7 +114,6 @@ func newGuardedStatements(t, life, commit string, g *guard) statements {
 		return newStatement("UPDATE "+t+" AS t SET "+sets+" WHERE t.name = $1 AND t."+guardedVersion+" = $8 AND t.token = $9"+
 			" AND ($10 = '' OR $10 = "+lifeNow+")"+also+settled+answers, types(oids, text, number, text, more)...)
 	}
-	same := g.bound(releases) + settings(commit) // the token stays
 	beats := " AND (t.state <> 'alive' OR $4 <> 'alive' OR t.life = " + lifeNow + ")"
 	isReleased := " AND t.state = '" + string(driver.Released) + "'"
 	raises := " AND $9 >= " + base("$11")
@@ -150,8 +144,9 @@ func newGuardedStatements(t, life, commit string, g *guard) statements {
 			settled+" ON CONFLICT (name) DO NOTHING RETURNING 1)"+
 			" SELECT EXISTS (SELECT FROM updated UNION ALL SELECT FROM inserted), "+lifeNow+", "+all+
 			" FROM (VALUES (1)) AS one LEFT JOIN seen ON true", types(oids, text)...),
-		swap:            update(withData, beats, same),
-		swapKeepingData: update(keep, beats, same),
+		swap:            update(withData, beats, settled),
+		swapKeepingData: update(keep, beats, settled),
+		release:         update(withData, "", settings(commit)), // a server that was cut off may do it: it refuses the next claim
 		takeover:        update(withData, raises, settled, text),
 		take:            update(withData, raises+isReleased, settled, text),
 		takeKeepingData: update(keep, raises+isReleased, settled, text),

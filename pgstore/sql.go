@@ -151,7 +151,7 @@ func newStatement(sql string, oids ...uint32) *statement {
 // the standbys; the second line is for a guarded store.
 type statements struct {
 	get, look, getBatch, list, claim, insert, swap, swapKeepingData, take, takeKeepingData, remove *statement
-	takeover, open, raise, raiseAbsent                                                             *statement
+	takeover, release, open, raise, raiseAbsent                                                    *statement
 	guard                                                                                          string
 }
 

@@ -206,6 +206,8 @@ func (s *Store) swap(ctx context.Context, prev, next driver.Record, wrong error)
 	case s.guard == nil:
 	case raises:
 		st, args = at.sql.takeover, append(valuesOf(next), prev.Version, int64(prev.Token), prev.Life, *s.id.Load())
+	case next.State == driver.Released:
+		st, args = at.sql.release, append(valuesOf(next), prev.Version, int64(prev.Token), prev.Life)
 	default:
 		args = append(args, prev.Life)
 	}
