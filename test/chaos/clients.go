@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tenurelock/tenure/rwlock"
+	"github.com/tenurelock/tenure/semaphore"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 	"github.com/tenurelock/tenure/test/harness/gate"
 	"github.com/tenurelock/tenure/test/harness/must"
@@ -29,12 +31,16 @@ import (
 	"github.com/tenurelock/tenure/test/peers/wire"
 )
 
-// serviceLock is the lock that the clients of the service contend for.
-const serviceLock = "jobs/nightly"
+// serviceLock is what the clients of the service contend for, and serviceSlots how many hold it at once in a
+// round of slots.
+const (
+	serviceLock  = "jobs/nightly"
+	serviceSlots = 3
+)
 
-// clients is the workload of programs in Go, Python, TypeScript and Java that hold one lock in turn,
-// by a lock service, whose replicas are the engine. A gate before each seat loses, delays,
-// doubles, replays and cuts calls, and answers in the place of the service.
+// clients is the workload of programs in Go, Python, TypeScript and Java that hold one lock in turn, read and
+// write, or hold slots, round by round. They do so by a lock service, whose replicas are the engine. A gate before
+// each seat loses, delays, doubles, replays and cuts calls, and answers in the place of the service.
 type clients struct {
 	*round
 	tenured  string           // the path of the program
@@ -42,7 +48,7 @@ type clients struct {
 	service  *lockService
 	log      string // what the clients' work writes
 	holds    []trial.Hold
-	terms    []service.Tenure
+	terms    map[string][]service.Tenure // by the lock
 	attacks  map[kind]int
 }
 
@@ -59,9 +65,40 @@ func (w *clients) seat(index int) string {
 
 func (w *clients) faults() []fault { return commonFaults }
 
+// mode is what a seat acquires.
+func (w *clients) mode(seat int) wire.Mode {
+	language, nth := seat/clientsEach, seat%clientsEach
+	switch w.Seed % 3 {
+	case 0:
+		return ""
+	case 1:
+		return wire.Slot
+	}
+	return []wire.Mode{wire.Write, wire.Read}[(language+nth)%2] // of each language and kind, some are under a session
+}
+
+// held says of what a hold is.
+var held = map[wire.Mode]string{
+	"": "of the lock", wire.Read: "of readers", wire.Write: "of writers", wire.Slot: "of slots",
+}
+
+// locks are the locks that are held in this round, but those of readers.
+func (w *clients) locks() (all []string) {
+	switch w.mode(0) {
+	case wire.Slot:
+		for i := range serviceSlots {
+			all = append(all, semaphore.LockName(serviceLock, i))
+		}
+		return all
+	case wire.Read, wire.Write:
+		return []string{rwlock.GateName(serviceLock)}
+	}
+	return []string{serviceLock}
+}
+
 // start starts a client, which repeatedly takes the lock and holds it for a while; most holds
-// need heartbeats. One of the clients of each language holds it under a session. Half of that time is between a check and the effect that it allows: a process
-// that is stopped there is late, and only a fence can detect that.
+// need heartbeats. One of the clients of each language holds it under a session. Half of that time is between a
+// check and the effect that it allows: a process that is stopped there is late, and only a fence can detect that.
 func (w *clients) start(ctx context.Context, s *seat, p *process) {
 	p.member = w.programs[s.index].Open(ctx, wire.Request{
 		Command: wire.Open, Endpoint: w.service.store(s.index), Owner: p.name, Secret: w.service.replicas.Worker,
@@ -75,10 +112,17 @@ func (w *clients) start(ctx context.Context, s *seat, p *process) {
 		return err
 	}
 	random := rand.New(rand.NewPCG(w.Seed, uint64(s.index)))
+	longest, patience := 2.5, 2*time.Second
+	if w.mode(s.index) == wire.Read {
+		longest = 0.5 // or writers would have no turn
+	}
+	if w.mode(s.index) == wire.Write { // it waits for readers, dead ones as well
+		patience += w.leases(10)
+	}
 	p.works = p.member.Begin(wire.Request{
-		Command: wire.Work, Name: serviceLock, Log: w.log, Resource: w.resource.URL(), EffectMs: 10, HesitateMs: 10,
-		HoldMs: w.leases(0.5 + 2.5*random.Float64()).Milliseconds(), PauseMs: 50,
-		DurationMs: time.Hour.Milliseconds(), WaitMs: peers.Milliseconds(2 * time.Second),
+		Command: wire.Work, Name: serviceLock, Mode: w.mode(s.index), Slots: serviceSlots, Log: w.log, Resource: w.resource.URL(), EffectMs: 10, HesitateMs: 10,
+		HoldMs: w.leases(0.5 + longest*random.Float64()).Milliseconds(), PauseMs: 50,
+		DurationMs: time.Hour.Milliseconds(), WaitMs: peers.Milliseconds(patience),
 	})
 }
 
@@ -92,7 +136,7 @@ func (w *clients) beside(ctx context.Context) {
 			period time.Duration // of all fronts together
 			paths  []string
 		}{
-			replayCalls:   {w.Lease / 20, []string{service.HeartbeatPath, service.ReleasePath}},
+			replayCalls:   {w.Lease / 20, []string{service.HeartbeatPath, service.ReleasePath, service.DrainPath}},
 			replayAcquire: {w.Lease * 4, []string{service.AcquirePath}},
 		} {
 			attackers.Go(func() {
@@ -142,7 +186,7 @@ func (w *clients) written() ([]trial.Hold, error) {
 		switch open := i >= 0 && all[i].Killed; {
 		case l.What == wire.LogBegin && !open:
 			all = append(all, trial.Hold{
-				Lock: serviceLock, Owner: l.Owner, Token: l.Token, Begin: l.At, Last: l.At, Killed: true,
+				Lock: l.Name, Owner: l.Owner, Token: l.Token, Begin: l.At, Last: l.At, Killed: true,
 			})
 		case l.What == wire.LogEnd && open && l.At >= all[i].Begin:
 			all[i].Last, all[i].Killed = l.At, false
@@ -179,14 +223,19 @@ func (w *clients) finish(ctx context.Context, p *process) {
 
 func (w *clients) collect(ctx context.Context) {
 	w.holds = must.Have(w.written())
-	w.terms = w.service.replicas.History(ctx, 0, serviceLock)
+	w.terms = map[string][]service.Tenure{}
+	for _, name := range w.locks() {
+		w.terms[name] = w.service.replicas.History(ctx, 0, name)
+	}
 }
 
 func (w *clients) read(v *verdict) {
 	v.log.Holds = slices.Clone(w.holds)
-	for _, h := range w.holds {
+	for i, h := range w.holds {
 		seat := w.seatIndex(h.Owner)
 		v.Counts.Of[string(w.programs[seat].Kind)]++
+		v.log.Holds[i].Shared = w.mode(seat) == wire.Read
+		v.Counts.Came[held[w.mode(seat)]]++
 		for _, p := range w.seats[seat].lives {
 			if h.Killed && p.name == h.Owner && !p.killed {
 				v.sin(unexpected, "%s has not said when its last hold ended", p.name)
@@ -211,12 +260,23 @@ func (w *clients) check(v *verdict) {
 		v.sin(noLeader, "no process held the lock for %s, from %s to %s; at most %s are allowed",
 			shown(gap), before, after, shown(gapBound(w.Lease)))
 	}
-	owners := map[uint64]string{}
-	for _, t := range w.terms {
-		owners[t.Token] = t.Owner
+	type term struct {
+		lock  string
+		token uint64
+	}
+	owners := map[term]string{}
+	for name, terms := range w.terms {
+		for _, t := range terms {
+			owners[term{name, t.Token}] = t.Owner
+		}
 	}
 	for _, t := range v.log.Holds {
-		switch owner, found := owners[t.Token]; {
+		of := term{t.Lock, t.Token}
+		if w.mode(w.seatIndex(t.Owner)) == wire.Write {
+			of = term{rwlock.GateName(t.Lock), t.Token / 2}
+		}
+		switch owner, found := owners[of]; {
+		case t.Shared: // any of many slots
 		case !found:
 			v.sin(history, "token %d of %s is in no tenure of the history", t.Token, t.Owner)
 		case owner != "" && owner != t.Owner: // a crash can hide who it was
@@ -230,13 +290,14 @@ func (w *clients) check(v *verdict) {
 type lockService struct {
 	*sqlite
 	replicas *service.Replicas
+	locks    []string // whose holders are asked to step down
 	fronts   []*gate.HTTP
 	struck   atomic.Int64 // which replica was, last
 	under    sync.Mutex   // held while a replica is under a fault
 }
 
 func openService(ctx context.Context, w *clients) *lockService {
-	s := &lockService{sqlite: openSQLite(w.dir, &w.Scope)}
+	s := &lockService{sqlite: openSQLite(w.dir, &w.Scope), locks: w.locks()}
 	s.replicas = service.Start(ctx, &w.Scope, service.Config{
 		Program: w.tenured, Dir: w.dir, Stores: slices.Repeat([]string{s.sqlite.store(0)}, serviceReplicas),
 		Lease: w.Lease, Drain: w.Lease / 4,
@@ -302,7 +363,8 @@ func (s *lockService) cutOff(ctx context.Context, length time.Duration, seat int
 }
 
 func (s *lockService) stepDown(ctx context.Context, _ time.Duration, _ int) {
-	s.replicas.StepDown(ctx, s.next(), serviceLock, 0)
+	i := s.next()
+	s.replicas.StepDown(ctx, i, s.locks[i%len(s.locks)], 0)
 }
 
 // heal ends all faults, and the weather.

@@ -6,12 +6,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/rwlock"
 	"github.com/tenurelock/tenure/test/chaos/replica"
 	"github.com/tenurelock/tenure/test/chaos/trial"
 	"github.com/tenurelock/tenure/test/peers"
@@ -176,33 +178,44 @@ func TestJudgeTorn(t *testing.T) {
 // service.
 func TestJudgeClients(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
-	log := "begin java-1.1 10 1\nbegin java-2.1 50 2\nend java-2.1 60\n"
-	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
-		t.Fatal(err)
+	of := func(lock string, terms ...service.Tenure) map[string][]service.Tenure {
+		return map[string][]service.Tenure{lock: terms}
 	}
-	holds, err := (&clients{log: file}).written()
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := func(second, first service.Tenure) map[string][]service.Tenure { return of(serviceLock, second, first) }
+	gate := rwlock.GateName(serviceLock)
+	const locks, writes = 0, 2 // the first seat writes, and the second reads
 	for _, c := range []struct {
-		name  string
-		terms []service.Tenure
-		want  trial.Sin
+		name          string
+		seed          uint64
+		first, second uint64
+		terms         map[string][]service.Tenure
+		want          trial.Sin
 	}{
-		{"as it is", []service.Tenure{{Token: 2, Owner: "java-2.1"}, {Token: 1, Owner: "java-1.1"}}, ""},
-		{"a crash hides the owner", []service.Tenure{{Token: 2, Owner: "java-2.1"}, {Token: 1}}, ""},
-		{"a hold without a tenure", []service.Tenure{{Token: 2, Owner: "java-2.1"}}, history},
-		{"a tenure of another", []service.Tenure{{Token: 2, Owner: "c"}, {Token: 1}}, history},
-		{"a gap", []service.Tenure{{Token: 2, Owner: "java-2.1"}, {Token: 1}}, noLeader},
+		{"as it is", locks, 1, 2, plain(service.Tenure{Token: 2, Owner: "java-2.1"}, service.Tenure{Token: 1, Owner: "java-1.1"}), ""},
+		{"a crash hides the owner", locks, 1, 2, plain(service.Tenure{Token: 2, Owner: "java-2.1"}, service.Tenure{Token: 1}), ""},
+		{"a hold without a tenure", locks, 1, 2, of(serviceLock, service.Tenure{Token: 2, Owner: "java-2.1"}), history},
+		{"a tenure of another", locks, 1, 2, plain(service.Tenure{Token: 2, Owner: "c"}, service.Tenure{Token: 1}), history},
+		{"a gap", locks, 1, 2, plain(service.Tenure{Token: 2, Owner: "java-2.1"}, service.Tenure{Token: 1}), noLeader},
+		{"a writer and a reader", writes, 2, 3, of(gate, service.Tenure{Token: 1, Owner: "java-1.1"}), ""},
+		{"a writer without a tenure", writes, 4, 5, of(gate, service.Tenure{Token: 1, Owner: "java-1.1"}), history},
+		{"a reader with the writer's token", writes, 2, 2, of(gate, service.Tenure{Token: 1, Owner: "java-1.1"}), trial.Tokens},
 	} {
+		log := fmt.Sprintf("begin java-1.1 10 %d %[3]s\nbegin java-2.1 50 %[2]d %[3]s\nend java-2.1 60\n", c.first, c.second, serviceLock)
+		if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		holds, err := (&clients{log: file}).written()
+		if err != nil {
+			t.Fatal(err)
+		}
 		killed := &process{name: "java-1.1", killed: true}
 		java := &peers.Program{Kind: service.Java}
 		r := &round{
-			plan: plan{Lease: time.Second}, calmed: 100,
+			plan: plan{Lease: time.Second, Seed: c.seed}, calmed: 100,
 			seats: []*seat{{name: "java-1", lives: []*process{killed}}, {name: "java-2", index: 1}},
 			effects: []trial.Effect{
-				{Lock: serviceLock, Owner: "java-1.1", Token: 1, Checked: 40, Came: 41, Entered: 42, Left: 43},
-				{Lock: serviceLock, Owner: "java-2.1", Token: 2, Checked: 51, Came: 52, Entered: 53, Left: 54},
+				{Lock: serviceLock, Owner: "java-1.1", Token: c.first, Checked: 40, Came: 41, Entered: 42, Left: 43},
+				{Lock: serviceLock, Owner: "java-2.1", Token: c.second, Checked: 51, Came: 52, Entered: 53, Left: 54},
 			},
 		}
 		if c.want == noLeader {

@@ -294,7 +294,7 @@ func (r *report) markdown() string {
 	fmt.Fprintf(&b, "Made on %s, on %v: %d rounds, %v under faults; %d clients, %d replicas, lease %v.\n\n",
 		r.Began.UTC().Format(time.DateTime+" MST"), r.Machine, len(r.Rounds), length, first.Seats, serviceReplicas,
 		first.Lease)
-	fmt.Fprintf(&b, "- Holds of the lock: %s%s).\n", page.Thousands(t.Terms), counted(" (", t.Of))
+	fmt.Fprintf(&b, "- Holds: %s%s%s).\n", page.Thousands(t.Terms), counted(" (", t.Of), counted("; ", t.Came))
 	fmt.Fprintf(&b, "- Effects on the resource: %s. "+
 		"Late, after a stop between check and effect: %d; the fence refused %d.\n",
 		page.Thousands(t.Operations), t.LatePast, t.Refused)

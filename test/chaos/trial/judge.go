@@ -168,9 +168,9 @@ func (l *Log) overlaps(found *findings) {
 
 // fence judges the effects, in the order in which the fence accepted them.
 func (l *Log) fence(found *findings) {
-	holds := map[Term]Hold{}
+	holds := map[Term][]Hold{} // who reads twice has the same token
 	for _, h := range l.Holds {
-		holds[h.Term()] = h
+		holds[h.Term()] = append(holds[h.Term()], h)
 	}
 	let := map[string]Effect{} // by the lock: the effect that entered last
 	written := map[string]string{}
@@ -180,8 +180,9 @@ func (l *Log) fence(found *findings) {
 	slices.SortStableFunc(all, func(a, b Effect) int { return cmp.Compare(at(a), at(b)) })
 	for _, e := range all {
 		effect := fmt.Sprintf("%s under token %d of %s", e.Owner, e.Token, e.Lock)
-		h, held := holds[e.term()]
-		if !held || !e.Blind && (e.Checked < h.Begin || e.Checked > h.Last) {
+		if !slices.ContainsFunc(holds[e.term()], func(h Hold) bool {
+			return e.Blind || h.Begin <= e.Checked && e.Checked <= h.Last
+		}) {
 			found.add(Outside, "an effect of %s was allowed at %d, which is in no hold of it", effect, e.Checked)
 		}
 		before := let[e.Lock]

@@ -10,12 +10,14 @@ import (
 )
 
 // goodLog makes the log of a run in which nothing was wrong: holders of a lock, one after the
-// other, one of them killed, and their effects, some late.
+// other, one of them killed, and a reader; and their effects, some late.
 func goodLog() *Log {
 	l := &Log{Holds: []Hold{
 		{Lock: "l", Owner: "a", Token: 1, Begin: 100, Last: 190, Killed: true},
 		{Lock: "l", Owner: "b", Token: 2, Begin: 200, Last: 290},
 		{Lock: "l", Owner: "a", Token: 4, Begin: 300, Last: 390}, // no process learnt of token 3
+		{Lock: "l", Owner: "r", Token: 5, Shared: true, Begin: 400, Last: 490},
+		{Lock: "l", Owner: "r", Token: 5, Shared: true, Begin: 500, Last: 590}, // once more after the same writer
 		{Lock: "m", Owner: "c", Token: 1, Begin: 100, Last: 990},
 	}}
 	for _, e := range []Effect{
@@ -29,6 +31,8 @@ func goodLog() *Log {
 		{Owner: "b", Token: 2, Checked: 230, Entered: 235, Read: true, Value: "two", Told: &Told{Value: "two"}},
 		{Owner: "b", Token: 2, Checked: 310, Entered: 315, Blind: true, Value: "blind"},
 		{Owner: "a", Token: 4, Checked: 320, Entered: 325, Read: true, Value: "blind"},
+		{Owner: "r", Token: 5, Checked: 410, Entered: 415, Read: true, Value: "blind"},
+		{Owner: "r", Token: 5, Checked: 510, Entered: 515, Read: true, Value: "blind"},
 	} {
 		e.Lock, e.Came = "l", max(e.Came, e.Checked+1)
 		e.Left = max(e.Came, e.Entered) + 1

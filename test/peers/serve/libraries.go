@@ -124,18 +124,37 @@ type serviceClient struct {
 }
 
 func (c *serviceClient) Acquire(ctx context.Context, r *wire.Request) Lock {
-	acquire, options := c.client.Acquire, &tenureclient.AcquireOptions{Wait: Milliseconds(r.WaitMs)}
+	var by serviceLocks = c.client
 	if c.under {
 		if c.session == nil || c.session.Context().Err() != nil {
 			session, err := c.client.OpenSession(ctx)
 			must.Do(serviceRefusal(err))
 			c.session = session
 		}
-		acquire = c.session.Acquire
+		by = c.session
 	}
-	lease, err := acquire(ctx, r.Name, options)
+	var lease serviceLease
+	var err error
+	options := &tenureclient.AcquireOptions{Wait: Milliseconds(r.WaitMs)}
+	switch r.Mode {
+	case wire.Read:
+		lease, err = by.RWLock(r.Name).AcquireRead(ctx, options)
+	case wire.Write:
+		lease, err = by.RWLock(r.Name).AcquireWrite(ctx, options)
+	case wire.Slot:
+		lease, err = by.Semaphore(r.Name, r.Slots).Acquire(ctx, options)
+	default:
+		lease, err = by.Acquire(ctx, r.Name, options)
+	}
 	must.Do(serviceRefusal(err))
 	return serviceLock{lease}
+}
+
+// serviceLocks is a client, or its session.
+type serviceLocks interface {
+	Acquire(ctx context.Context, name string, o *tenureclient.AcquireOptions) (*tenureclient.Lease, error)
+	RWLock(name string) *tenureclient.RWLock
+	Semaphore(name string, slots int) *tenureclient.Semaphore
 }
 
 // serviceRefusal returns the kind of an error. What no server answers in time is no accident.
@@ -143,6 +162,7 @@ func serviceRefusal(err error) error {
 	for of, kind := range map[error]string{
 		tenureclient.ErrHeld: wire.Held, tenureclient.ErrSessionClosed: wire.Lost, tenureclient.ErrLost: wire.Lost,
 		tenureclient.ErrUnavailable: wire.Timeout, tenureclient.ErrUncertain: wire.Timeout,
+		tenureclient.ErrStopTimeout: wire.Lost, // the process was stopped
 	} {
 		if errors.Is(err, of) {
 			return Refuse(kind, err)
@@ -154,13 +174,23 @@ func serviceRefusal(err error) error {
 // Close ends the acquires that wait. A lock ends with its work.
 func (c *serviceClient) Close() error { return nil }
 
-type serviceLock struct{ *tenureclient.Lease }
+// serviceLease is what the leases of locks, slots, readers and writers have in common.
+type serviceLease interface {
+	Name() string
+	Token() uint64
+	Check() error
+	Context() context.Context
+	Release(ctx context.Context) error
+}
 
-func (l serviceLock) Check() bool             { return l.Lease.Check() == nil }
+type serviceLock struct{ serviceLease }
+
+func (l serviceLock) Check() bool             { return l.serviceLease.Check() == nil }
 func (l serviceLock) Notice() <-chan struct{} { return l.Context().Done() }
-func (l serviceLock) Token() (uint64, bool)   { return l.Lease.Token(), true }
+func (l serviceLock) Stopping() bool          { return l.Context().Err() != nil }
+func (l serviceLock) Token() (uint64, bool)   { return l.serviceLease.Token(), true }
 func (l serviceLock) Release(*wire.Request) error {
-	return serviceRefusal(l.Lease.Release(context.Background()))
+	return serviceRefusal(l.serviceLease.Release(context.Background()))
 }
 
 // Dynamolock is cirello.io/dynamolock/v2.

@@ -226,14 +226,16 @@ type Lock interface {
 	Release(*wire.Request) error
 }
 
-// What some libraries can do beside that: look at a lock, say what the handle says of it, and send
-// a heartbeat.
+// What some libraries can do beside that: look at a lock, say what the handle says of it, send a heartbeat,
+// name what it fences, and ask the work to stop.
 type (
 	getter interface {
 		Get(*wire.Request) (wire.Lock, error)
 	}
 	describer interface{ Describe() wire.Lock }
 	beater    interface{ Heartbeat(*wire.Request) error }
+	namer     interface{ Name() string }   // under which the resource compares the token
+	stopper   interface{ Stopping() bool } // the library asks the work to stop
 )
 
 // onDynamoDB opens a client with connections of its own, to where the request says.

@@ -95,6 +95,7 @@ func (w *work) round(ctx context.Context) {
 	line := wire.LogLine{What: wire.LogBegin, At: begin}
 	if !w.notice { // some libraries ask their store for it, which the table of faults must not see
 		line.Token, _ = lock.Token()
+		line.Name = w.fenced(lock)
 	}
 	must.Do(w.write(line))
 	if told := lock.Notice(); w.notice && told != nil {
@@ -118,7 +119,7 @@ func (w *work) hold(lock Lock) {
 	toMonotonic := wallToMonotonic()
 	last, no := time.Now().UnixNano(), int64(0)
 	effect := last
-	for until := last + Milliseconds(&w.request.HoldMs).Nanoseconds(); last < until && w.work.Err() == nil; {
+	for until := last + Milliseconds(&w.request.HoldMs).Nanoseconds(); last < until && w.work.Err() == nil && !stopping(lock); {
 		// The instant first, then the check: what is logged was not expired.
 		now := time.Now().UnixNano()
 		if !lock.Check() {
@@ -153,7 +154,7 @@ func (w *work) affect(lock Lock, checked int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), effectBound)
 	defer cancel()
 	r := must.Have(http.NewRequestWithContext(ctx, http.MethodPost, w.request.Resource+"/effect", nil))
-	r.Header.Set("Tenure-Lock", w.request.Name)
+	r.Header.Set("Tenure-Lock", w.fenced(lock))
 	r.Header.Set("Tenure-Token", strconv.FormatUint(token, 10))
 	r.Header.Set("Effect", fmt.Sprintf(`{"owner":%q,"checked":%d}`, w.owner, checked))
 	answer, err := http.DefaultClient.Do(r)
@@ -162,6 +163,20 @@ func (w *work) affect(lock Lock, checked int64) {
 	}
 	_, _ = io.Copy(io.Discard, answer.Body)
 	_ = answer.Body.Close()
+}
+
+// fenced is the name under which the resource compares the token of a lock.
+func (w *work) fenced(lock Lock) string {
+	if l, named := lock.(namer); named {
+		return l.Name()
+	}
+	return w.request.Name
+}
+
+// stopping says whether the library has asked the work to stop.
+func stopping(lock Lock) bool {
+	l, asks := lock.(stopper)
+	return asks && l.Stopping()
 }
 
 // wallToMonotonic is what makes an instant of the wall clock one of the machine's monotonic

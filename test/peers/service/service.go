@@ -230,4 +230,5 @@ const (
 	AcquirePath   = "/v1/acquire"
 	HeartbeatPath = "/v1/heartbeat"
 	ReleasePath   = "/v1/release"
+	DrainPath     = "/v1/drain"
 )

@@ -97,14 +97,26 @@ type Request struct {
 	ReleaseOnCancel bool  `json:"releaseOnCancel,omitempty"`
 	DrainMs         int64 `json:"drainMs,omitempty"`
 
-	// Of the clients of the lock service. Of open: the token that they show. Of work: a
-	// resource that the holder writes to, each EffectMs at most, HesitateMs after the check
-	// that allowed it.
+	// Of the clients of the lock service. Of open: the token that they show. Of work: what it
+	// acquires, and a resource that the holder writes to, each EffectMs at most, HesitateMs
+	// after the check that allowed it.
 	Secret     string `json:"secret,omitempty"`
+	Mode       Mode   `json:"mode,omitempty"`
+	Slots      int    `json:"slots,omitempty"`
 	Resource   string `json:"resource,omitempty"`
 	EffectMs   int64  `json:"effectMs,omitempty"`
 	HesitateMs int64  `json:"hesitateMs,omitempty"`
 }
+
+// Mode is what work acquires under its name: a lock if it is empty.
+type Mode string
+
+// The others.
+const (
+	Read  Mode = "read"  // the right to read, beside other readers
+	Write Mode = "write" // the right to write, without any
+	Slot  Mode = "slot"  // one of so many Slots
+)
 
 // Answer is a peer's answer to one request. The first one, which has no id, is to none: the peer is
 // ready.
@@ -159,9 +171,9 @@ type Counts struct {
 }
 
 // A work command appends two lines for each lock it gets, each in one write; with
-// the token, if the client has one:
+// the token for the resource, if the client has one, and under which name that is compared:
 //
-//	begin <owner> <ns> [<token>]
+//	begin <owner> <ns> [<token> <name>]
 //	end <owner> <ns>
 //
 // The first instant is taken after acquire returned, the second is the last one
@@ -183,19 +195,20 @@ type LogLine struct {
 	What, Owner string
 	At          int64
 	Token       uint64 // 0: no token
+	Name        string // "": no token
 }
 
 func (l LogLine) String() string {
 	line := fmt.Sprintf("%s %s %d", l.What, l.Owner, l.At)
 	if l.Token > 0 {
-		line += fmt.Sprintf(" %d", l.Token)
+		line += fmt.Sprintf(" %d %s", l.Token, l.Name)
 	}
 	return line
 }
 
 // ParseLog reads a line.
 func ParseLog(line string) (l LogLine, err error) {
-	if n, _ := fmt.Sscan(line, &l.What, &l.Owner, &l.At, &l.Token); n < 3 {
+	if n, _ := fmt.Sscan(line, &l.What, &l.Owner, &l.At, &l.Token, &l.Name); n < 3 {
 		err = fmt.Errorf("line %q of a log of work", line)
 	}
 	return l, err

@@ -161,19 +161,11 @@ class Work:
         return self._counts
 
     def _round(self) -> None:
-        told = self._told if self._peer.notice else None
-        if self._peer.session:
-            if self._session is None or self._session.over.is_set():
-                self._session = self._client.session(owner=self._peer.owner, wait=patience(self._request))
-            lock = self._session.acquire(self._request["name"], wait=patience(self._request), on_stop=told)
-        else:
-            lock = self._client.acquire(
-                self._request["name"], owner=self._peer.owner, wait=patience(self._request), on_stop=told
-            )
+        lock = self._acquire()
         begin = time.monotonic_ns()
         if not holds(lock):
             return  # it came too late to be claimed for a single instant
-        self.write("begin", begin, lock.token)
+        self.write("begin", begin, f" {lock.fence_token} {self._fenced(lock)}")
         drain = self.hold(lock, begin)
         if drain is not None:
             time.sleep(drain)
@@ -183,6 +175,29 @@ class Work:
             self._counts["released"] += 1
         except LostError:
             pass  # it is over, as the log says
+
+    def _acquire(self) -> Lock:
+        options: dict[str, Any] = {"wait": patience(self._request)}
+        if self._peer.notice:
+            options["on_stop"] = self._told
+        if self._peer.session:
+            if self._session is None or self._session.over.is_set():
+                self._session = self._client.session(owner=self._peer.owner, wait=options["wait"])
+        else:
+            options["owner"] = self._peer.owner
+        by, name = self._session or self._client, self._request["name"]
+        match self._request.get("mode"):
+            case "read":
+                return by.rwlock(name).read(**options)
+            case "write":
+                return by.rwlock(name).write(**options)
+            case "slot":
+                return by.semaphore(name, self._request["slots"]).acquire(**options)
+        return by.acquire(name, **options)
+
+    def _fenced(self, lock: Lock) -> str:
+        """Returns the name under which the resource compares the token."""
+        return lock.name if lock.slot is not None else self._request["name"]
 
     def hold(self, lock: Lock, begin: int) -> float | None:
         """Works under the lock. Returns how long the work goes on if it was told to end."""
@@ -215,8 +230,8 @@ class Work:
     def effect(self, lock: Lock, checked: int) -> None:
         """Writes to the resource, which notes it with the instant before the check that allowed it."""
         headers = {
-            "Tenure-Lock": lock.name,
-            "Tenure-Token": str(lock.token),
+            "Tenure-Lock": self._fenced(lock),
+            "Tenure-Token": str(lock.fence_token),
             "Effect": json.dumps({"owner": self._peer.owner, "checked": checked}),
         }
         try:
@@ -229,9 +244,8 @@ class Work:
         if isinstance(reason, LostError):
             self.write("notice", time.monotonic_ns())
 
-    def write(self, what: str, ns: int, token: int | None = None) -> None:
-        line = f"{what} {self._peer.owner} {ns}" + (f" {token}" if token is not None else "")
-        os.write(self._log, line.encode() + b"\n")
+    def write(self, what: str, ns: int, more: str = "") -> None:
+        os.write(self._log, f"{what} {self._peer.owner} {ns}{more}\n".encode())
 
 
 def holds(lock: Lock | AsyncLock) -> bool:

@@ -10,7 +10,10 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Client, HeldError, LostError, TenureError, type Lock, type Session } from "../../../../clients/typescript/src/index.js";
+import {
+  Client, HeldError, LostError, TenureError, type AcquireOptions, type Lock, type Session,
+} from "../../../../clients/typescript/src/index.js";
+import type { Locks } from "../../../../clients/typescript/src/locks.js";
 
 const CHECK_MS = 1;
 const ERROR_PAUSE_MS = 50;
@@ -181,19 +184,12 @@ class Work {
   }
 
   async #round(): Promise<void> {
-    const { waitMs } = this.request;
-    const options = waitMs === undefined ? {} : { waitMs };
-    const { client, owner } = this.peer;
-    if (this.peer.session && (!this.#session || this.#session.over.aborted)) {
-      this.#session = await client.session({ owner, ...options });
-    }
-    const name = this.request.name ?? "";
-    const lock = await (this.#session?.acquire(name, options) ?? client.acquire(name, { owner, ...options }));
+    const lock = await this.#acquire();
     const begin = monotonic();
     if (!holds(lock)) {
       return; // it came too late to be claimed for a single instant
     }
-    this.#write("begin", begin, lock.token);
+    this.#write("begin", begin, ` ${lock.fenceToken} ${this.#fenced(lock)}`);
     if (this.peer.notice) {
       lock.over.addEventListener("abort", () => {
         if (lock.over.reason instanceof LostError) {
@@ -214,6 +210,37 @@ class Work {
         throw error;
       }
     }
+  }
+
+  async #acquire(): Promise<Lock> {
+    const { waitMs } = this.request;
+    const options = waitMs === undefined ? {} : { waitMs };
+    const { client, owner } = this.peer;
+    if (!this.peer.session) {
+      return this.#from(client, { owner, ...options });
+    }
+    if (!this.#session || this.#session.over.aborted) {
+      this.#session = await client.session({ owner, ...options });
+    }
+    return this.#from(this.#session, options);
+  }
+
+  #from<O extends AcquireOptions>(by: Locks<O>, options: O): Promise<Lock> {
+    const { name, mode, slots } = this.request;
+    switch (mode) {
+      case "read":
+        return by.rwlock(name).read(options);
+      case "write":
+        return by.rwlock(name).write(options);
+      case "slot":
+        return by.semaphore(name, slots).acquire(options);
+    }
+    return by.acquire(name, options);
+  }
+
+  /** Returns the name under which the resource compares the token. */
+  #fenced(lock: Lock): string {
+    return this.request.mode === "slot" ? lock.name : this.request.name;
   }
 
   /** Works under the lock. Returns how long the work goes on if it was told to end. */
@@ -257,8 +284,8 @@ class Work {
   /** Writes to the resource, which notes it with the instant before the check that allowed it. */
   async #effect(lock: Lock, checked: number): Promise<void> {
     const headers = {
-      "Tenure-Lock": lock.name,
-      "Tenure-Token": String(lock.token),
+      "Tenure-Lock": this.#fenced(lock),
+      "Tenure-Token": String(lock.fenceToken),
       Effect: JSON.stringify({ owner: this.peer.owner, checked }),
     };
     const call = { method: "POST", headers, signal: AbortSignal.timeout(2000) };
@@ -269,8 +296,8 @@ class Work {
     }
   }
 
-  #write(what: string, ns: number, token?: number): void {
-    writeSync(this.#log, `${what} ${this.peer.owner} ${ns}${token === undefined ? "" : ` ${token}`}\n`);
+  #write(what: string, ns: number, more = ""): void {
+    writeSync(this.#log, `${what} ${this.peer.owner} ${ns}${more}\n`);
   }
 }
 

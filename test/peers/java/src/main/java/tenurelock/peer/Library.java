@@ -55,6 +55,11 @@ interface Library {
             return "";
         }
 
+        /** The name under which the resource compares the token. */
+        default String name(final Request request) {
+            return request.text("name");
+        }
+
         /** Has something be done when the client says by itself that the lock is lost. */
         default void whenLost(final Runnable told) {}
 

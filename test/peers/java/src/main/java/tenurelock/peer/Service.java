@@ -72,11 +72,25 @@ final class Service implements Library {
             if (under && (session == null || session.over().isDone())) {
                 session = client.session(options);
             }
-            final String name = request.text("name");
-            final Lock lock = under ? session.acquire(name, options) : client.acquire(name, options);
+            final Lock lock = lock(request, options);
             return new Leased(lock, owner, lock.stopping()); // each call of stopping makes another one
         } finally {
             waiting.remove(Thread.currentThread());
+        }
+    }
+
+    private Lock lock(final Request request, final AcquireOptions options) throws InterruptedException {
+        final String name = request.text("name");
+        switch (request.text("mode")) {
+            case "read":
+                return (under ? session.rwlock(name) : client.rwlock(name)).read(options);
+            case "write":
+                return (under ? session.rwlock(name) : client.rwlock(name)).write(options);
+            case "slot":
+                final int slots = request.number("slots").orElseThrow().intValue();
+                return (under ? session.semaphore(name, slots) : client.semaphore(name, slots)).acquire(options);
+            default:
+                return under ? session.acquire(name, options) : client.acquire(name, options);
         }
     }
 
@@ -111,7 +125,12 @@ final class Service implements Library {
 
         @Override
         public String token() {
-            return Long.toString(lock.token());
+            return Long.toString(lock.fenceToken());
+        }
+
+        @Override
+        public String name(final Request request) {
+            return lock.slot().isPresent() ? lock.name() : Held.super.name(request);
         }
 
         @Override

@@ -72,7 +72,7 @@ final class Work {
         if (!lock.check()) {
             return; // it came too late to be claimed for a single instant
         }
-        write(lock, "begin", begin, lock.token());
+        write(lock, "begin", begin, lock.token().isEmpty() ? "" : lock.token() + " " + lock.name(request));
         if (notice) {
             lock.whenLost(() -> write(lock, "notice", System.nanoTime(), ""));
         }
@@ -126,7 +126,7 @@ final class Work {
         final HttpRequest effect = HttpRequest.newBuilder(URI.create(request.text("resource") + "/effect"))
                 .version(HttpClient.Version.HTTP_1_1)
                 .timeout(Duration.ofSeconds(2))
-                .header("Tenure-Lock", request.text("name"))
+                .header("Tenure-Lock", lock.name(request))
                 .header("Tenure-Token", lock.token())
                 .header("Effect", library.write(Map.of("owner", lock.owner(), "checked", checked)))
                 .POST(HttpRequest.BodyPublishers.noBody())
@@ -138,8 +138,8 @@ final class Work {
         }
     }
 
-    private void write(final Library.Held lock, final String what, final long ns, final String token) {
-        final String line = (what + " " + lock.owner() + " " + ns + " " + token).strip() + "\n";
+    private void write(final Library.Held lock, final String what, final long ns, final String more) {
+        final String line = (what + " " + lock.owner() + " " + ns + " " + more).strip() + "\n";
         try {
             log.write(ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8)));
         } catch (final IOException e) {
