@@ -22,7 +22,7 @@ import { ProblemError, UnavailableError, type HeldError, type TenureError } from
 import { Events } from "./events.js";
 import { exchange, sleep } from "./heartbeats.js";
 import { randomPart, type Grant } from "./lease.js";
-import type { Lock } from "./lock.js";
+import { checkData, type Lock } from "./lock.js";
 import { Backoff, type Caller } from "./transport.js";
 
 /** How a lock is acquired. Times are in milliseconds. */
@@ -33,7 +33,7 @@ export interface AcquireOptions {
   readonly waitMs?: number;
   /** Is shown beside the owner. */
   readonly label?: string;
-  /** Is put into the record; not for the lock of a reader or of a writer. */
+  /** Is put into the record, 256 KiB at most; not for the lock of a reader or of a writer. */
   readonly data?: Uint8Array;
   /** How long the work may go on after a request to stop; by default the lease duration. */
   readonly stopTimeoutMs?: number;
@@ -108,9 +108,10 @@ export function checkName(name: string): void {
 }
 
 /** Throws a TypeError for options that make no sense. */
-export function checkOptions({ owner, label, waitMs, stopTimeoutMs }: AcquireOptions): void {
+export function checkOptions({ owner, label, data, waitMs, stopTimeoutMs }: AcquireOptions): void {
   checkText("owner", owner ?? "");
   checkText("label", label ?? "");
+  checkData(data);
   if (waitMs !== undefined && !(waitMs >= 0)) {
     throw new TypeError(`waitMs is ${waitMs}: want milliseconds, or 0 to try`);
   }

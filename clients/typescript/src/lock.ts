@@ -23,7 +23,7 @@ import type { Caller } from "./transport.js";
 
 /** How a lock is released. */
 export interface ReleaseOptions {
-  /** Is kept in the record for the next holder; not for the lock of a reader or of a writer. */
+  /** Is kept in the record for the next holder, 256 KiB at most; not for the lock of a reader or of a writer. */
   readonly data?: Uint8Array;
   /** Says that the work failed, and why. */
   readonly failed?: string;
@@ -110,10 +110,10 @@ export abstract class Lock implements AsyncDisposable {
    * no answer came for the time of a lease, under a session until that has ended. A second call ends as
    * the first. A TypeError for data that the lock cannot keep releases nothing.
    */
-  release(options: ReleaseOptions = {}): Promise<void> {
+  async release(options: ReleaseOptions = {}): Promise<void> {
+    checkData(options.data);
     if (options.data && this.#ownData) {
-      const error = `"${this.name}" keeps data of its own: release it without, and keep yours with the resource`;
-      return Promise.reject(new TypeError(error));
+      throw new TypeError(`"${this.name}" keeps data of its own: release it without, and keep yours with the resource`);
     }
     this.#released ??= this.end(options);
     return this.#released;
@@ -265,6 +265,16 @@ export function errorOf(what: string, state: State, why: { lost?: string; expire
       return new NotConfirmedError(`${what}: no heartbeat is confirmed yet`);
     default:
       return new ReleasedError(`${what} is released`);
+  }
+}
+
+/** The most bytes of data that every store keeps. */
+const MOST_DATA = 256 * 1024;
+
+/** Throws a TypeError for data that no store keeps: a release with them would be repeated in vain. */
+export function checkData(data?: Uint8Array): void {
+  if (data && data.length > MOST_DATA) {
+    throw new TypeError(`data has ${data.length} bytes: at most ${MOST_DATA} are allowed`);
   }
 }
 

@@ -221,6 +221,8 @@ describe("holding", () => {
 describe("releasing", () => {
   test("release", async () => {
     const lock = await acquire();
+    await assert.rejects(lock.release({ data: new Uint8Array(256 * 1024 + 1) }), /data has 262145 bytes/);
+    lock.check();
     await lock.release({ data: new TextEncoder().encode("next: 17") });
     assert.equal(service.holder, undefined);
     assert.throws(() => lock.check(), ReleasedError);

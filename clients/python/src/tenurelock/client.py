@@ -90,8 +90,8 @@ class Client:
 
         ``wait`` is for how many seconds to wait for it: None without an end, 0 only tries.
         ``owner`` is the name that people see; by default host, process id and a random part.
-        ``label`` is shown beside it. ``data`` is put into the record. ``stop_timeout`` is for how
-        many seconds the work may go on after a request to stop; by default the lease duration.
+        ``label`` is shown beside it. ``data`` is put into the record: 256 KiB at most. ``stop_timeout`` is
+        for how many seconds the work may go on after a request to stop; by default the lease duration.
         ``on_stop`` is called when the work must stop; ``waiting`` with each holder waited for, as
         soon as the service sees it: see :data:`Waiting`.
 

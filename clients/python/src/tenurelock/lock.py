@@ -34,6 +34,7 @@ one after the other. It runs in a thread of its own."""
 
 _STEP = 1.0  # the longest sleep, in seconds: after a suspend the clock is read this soon
 _LONGEST_REASON = 1024
+_MOST_DATA = 256 * 1024
 
 
 class Held:
@@ -347,6 +348,12 @@ class Held:
         return exchange(self._releases, "/v1/release", {**body, "after": beat}, self._limit, read_release)
 
 
+def check_data(data: bytes | None) -> None:
+    """Refuses data that no store keeps: a release with them would be refused, and be repeated in vain."""
+    if data is not None and len(data) > _MOST_DATA:
+        raise ValueError(f"data has {len(data)} bytes: at most {_MOST_DATA} are allowed")
+
+
 class Lock(Held):
     """A lock that this process holds. Made by :meth:`tenurelock.Client.acquire`.
 
@@ -405,8 +412,10 @@ class Lock(Held):
         the first, and ends as that did; in a signal handler that has interrupted the first it
         returns at once, and the first goes on when the handler has returned.
 
-        Raises :class:`ValueError` for data with a lock for readers and writers, which has its own there.
+        Raises :class:`ValueError` for more than 256 KiB of data, and for any with a lock for readers and
+        writers, which has its own there. Then nothing is released.
         """
+        check_data(data)
         if data is not None and self._keeps_data:
             raise ValueError(f"{self._title}: a lock for readers and writers has no data: keep them with the resource")
         self._finish(self._body(data, failed))

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from .errors import HeldError
 from .lease import random_part
-from .lock import OnStop
+from .lock import OnStop, check_data
 
 __all__ = ["Options", "Terms", "Waiting", "check_text"]
 
@@ -67,6 +67,7 @@ class Terms:
         check_text("the lock's name", self.name)
         check_text("owner", self.owner or "")
         check_text("label", self.label)
+        check_data(self.data)
         if self.wait is not None and not self.wait >= 0:
             raise ValueError(f"wait is {self.wait}: want seconds, 0 to try, or None for no end")
         if self.stop_timeout is not None and not self.stop_timeout > 0:

@@ -30,6 +30,8 @@ public final class AcquireOptions {
         }
     }
 
+    private static final int MOST_DATA = 256 * 1024;
+
     private final Values values;
 
     private AcquireOptions(final Values values) {
@@ -47,6 +49,14 @@ public final class AcquireOptions {
             throw new IllegalArgumentException(
                     String.format("%s has U+%04X, half of a character: want Unicode text", what, c));
         });
+    }
+
+    /** Refuses data that no store keeps: a release with them would be repeated in vain. */
+    static void checkData(final byte[] data) {
+        if (data.length > MOST_DATA) {
+            throw new IllegalArgumentException(
+                    "data has " + data.length + " bytes: at most " + MOST_DATA + " are allowed");
+        }
     }
 
     private AcquireOptions with(final Consumer<Values> set) {
@@ -75,8 +85,9 @@ public final class AcquireOptions {
         return with(v -> v.label = label);
     }
 
-    /** Sets the data to put into the record. */
+    /** Sets the data to put into the record: 256 KiB at most. */
     public AcquireOptions data(final byte[] data) {
+        checkData(data);
         final byte[] kept = data.clone();
         return with(v -> v.data = kept);
     }

@@ -172,12 +172,16 @@ public final class Lock implements AutoCloseable {
      * in a thread that is interrupted. A second call waits for the first, and ends as that did. Under a session the
      * call is made again until it is answered, or the session ends; {@link Session#close} releases it too.
      *
-     * @param data is kept in the record for the next holder; may be null, and is null under a {@link RwLock}
+     * @param data is kept in the record for the next holder, 256 KiB at most; may be null, and is null under a
+     *     {@link RwLock}
      * @param failed says that the work failed, and why; null if it did not
      * @throws LostException if the lock had been lost, or had expired, before
      * @throws UncertainException if no answer came for the time of a lease, or until the session ended
      */
     public void release(final byte[] data, final String failed) {
+        if (data != null) {
+            AcquireOptions.checkData(data);
+        }
         if (data != null && grant.part().fenceToken().isPresent()) {
             throw new IllegalArgumentException("data: a lock for readers and writers stores its own in its records; "
                     + "keep yours with the resource");

@@ -275,6 +275,8 @@ final class LockTest {
     @Test
     void release() throws InterruptedException {
         final Lock lock = acquire();
+        assertThrows(IllegalArgumentException.class, () -> lock.release(new byte[256 * 1024 + 1], null));
+        lock.check();
         lock.release("next: 17".getBytes(UTF_8), null);
         assertFalse(service.held());
         assertThrows(ReleasedException.class, lock::check);
