@@ -381,19 +381,21 @@ func (s *Session) release(l *Lease, before error, body fields) {
 	delete(s.leases, l.member)
 	s.mu.Unlock()
 	s.c.release(func() {
-		answered := sync.OnceFunc(func() { // the caller waits no longer
-			if before != nil && !errors.Is(before, ErrSessionClosed) {
-				l.result = before
-			}
-			close(l.done)
-		})
-		defer answered()
+		var once sync.Once
+		answers := func(err error) { // the caller waits no longer
+			once.Do(func() {
+				if l.result = err; before != nil && !errors.Is(before, ErrSessionClosed) {
+					l.result = before
+				}
+				close(l.done)
+			})
+		}
 		body["after"], body["next"] = l.member.after, l.member.next
 		all := fields{"session": s.id, "locks": []fields{body}}
 		read := func(r reply) ([]result, *problem) { return readResults(r, []*Lease{l}) }
 		to := s.c.caller()
 		var pauses backoff
-		for until, waits := s.c.now()+s.pack.lease, true; s.ctx.Err() == nil && s.calls(d); {
+		for until := s.c.now() + s.pack.lease; s.ctx.Err() == nil && s.calls(d); sleep(s.ctx, pauses.next()) {
 			results, p := call(s.ctx, to, s.renewer.limit, "/v1/sessions/release", all, read)
 			if p == nil {
 				p = results[0].problem
@@ -401,16 +403,14 @@ func (s *Session) release(l *Lease, before error, body fields) {
 			if s.released(d, p) {
 				break
 			}
-			if waits && s.c.now() >= until {
-				waits = false
-				l.result = fmt.Errorf("%w: it is tried until the session ends; last answer: %v", ErrUncertain, p)
-				answered()
+			if s.c.now() >= until {
+				answers(fmt.Errorf("%w: it is tried until the session ends; last answer: %v", ErrUncertain, p))
 			}
-			sleep(s.ctx, pauses.next())
 		}
 		if d.is == wasLost {
-			l.result = fmt.Errorf("%w before it was released", ErrSuperseded)
+			answers(fmt.Errorf("%w before it was released", ErrSuperseded))
 		}
+		answers(nil)
 	})
 }
 
