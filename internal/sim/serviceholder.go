@@ -257,10 +257,10 @@ func (v *visit) confirms(r reply) {
 	if v.stage != visitHolds {
 		return // it releases
 	}
-	if v.requests = r.requests; v.isSession() {
-		v.hears()
-	}
-	if r.asked != nil {
+	switch v.requests = r.requests; {
+	case v.isSession():
+		v.hears() // it is itself asked for nothing
+	case r.asked != nil:
 		v.heeds(r.asked)
 	}
 	v.at(from+r.period, v.goesOn)
