@@ -215,7 +215,7 @@ func (v *visit) heard(r reply) {
 		v.part()
 	case r.status == okay, v.expires():
 	case v.stage == visitGranted && v.clock() >= v.first+v.rec.Lease:
-		v.over("never confirmed")
+		v.lapses("never confirmed")
 	default:
 		v.again()
 	}
@@ -301,7 +301,7 @@ func (v *visit) expires() bool {
 	if v.stage < visitGranted || v.stage > visitHolds || v.clock() < v.ends() || v.ends() == 0 {
 		return false
 	}
-	v.expired()
+	v.lapses("expired")
 	return true
 }
 
@@ -381,10 +381,8 @@ func (v *visit) partsHeard(r reply) {
 		v.try()
 	case r.status == isLost:
 		v.over("lost when it released")
-	case v.clock() >= v.until:
-		if v.over("perhaps released"); v.way.Next != "" {
-			v.under.finish() // or it would keep the lock
-		}
+	case v.of.Of == nil && v.clock() >= v.until: // under a session it goes on until that ends, which would keep the lock
+		v.over("perhaps released")
 	default:
 		v.again()
 	}
@@ -482,8 +480,15 @@ func (l *lock) judgeCall(m *machine, r *protocol.Call) {
 func (v *visit) token() uint64 { return v.rec.Token }
 
 // lost leaves out replicas with leases of their own: what is long enough for the calls of
-// one is too short for those of another.
-func (v *visit) lost() (string, bool) { return v.why, v.asked == nil && !v.l.cfg.Mixed }
+// one is too short for those of another. A call that was sent before the faults ended may be awaited long after.
+func (v *visit) lost() (string, bool) {
+	of := v
+	if v.under != nil {
+		of = v.under
+	}
+	late := max(of.sentAt, of.firstAt) < v.l.healed
+	return v.why, v.asked == nil && !v.l.cfg.Mixed && !late
+}
 
 // judgeEnd judges that, where nothing fails, a client has not lost its lock.
 func (v *visit) judgeEnd() {

@@ -70,15 +70,15 @@ func (v *visit) ends() time.Duration {
 	return min(v.deadline, v.under.deadline)
 }
 
-// expired ends a visit whose deadline has passed. A lock that may be attached, or may become so, is
-// released: otherwise the session would keep it.
-func (v *visit) expired() {
+// lapses ends a visit whose deadline has passed, or that was never confirmed. A lock that may be attached, or may
+// become so, is released: otherwise the session would keep it.
+func (v *visit) lapses(why string) {
 	if v.isSession() || v.way.Next == "" {
-		v.over("expired")
+		v.over(why)
 		return
 	}
-	v.l.note("%s is expired", v)
-	v.why = "expired"
+	v.l.note("%s is %s", v, why)
+	v.why = why
 	v.judgeEnd()
 	v.stage, v.until, v.awaits = visitReleases, v.clock()+v.rec.Lease, false
 	v.part()
