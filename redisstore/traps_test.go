@@ -237,6 +237,35 @@ func TestRefused(t *testing.T) {
 	want(t, "a replica", err, "name the primary", driver.ErrNotApplied)
 }
 
+// TestClientOfTheProgram: a store on the program's own client leaves it open.
+func TestClientOfTheProgram(t *testing.T) {
+	if _, err := New(nil, nil); err == nil {
+		t.Error("a store without a client")
+	}
+	server := enginetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	options := Options{Prefix: prefixOf(t), Single: true}
+	created(t, server.Addr, options)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr}, ForceSingleClient: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	s, err := New(client, &options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := mustClaim(t, s, held("a"))
+	mustSwap(t, s, now, next(now, driver.Released))
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	_, err = s.Get(t.Context(), "a", driver.Strong)
+	want(t, "a read of a closed store", err, "", driver.ErrClosed)
+	if err := client.Do(t.Context(), client.B().Ping().Build()).Error(); err != nil {
+		t.Errorf("the client of the program: %v", err)
+	}
+}
+
 // TestKinds: which servers are refused by what they say of themselves.
 func TestKinds(t *testing.T) {
 	set, err := (*Options)(nil).settings()
