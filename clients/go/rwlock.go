@@ -141,8 +141,8 @@ func (r *RWLock) RunRead(
 }
 
 // AcquireWrite acquires the lock to write, and waits until no other process reads or writes. It holds the gate against
-// new readers while it waits for those that are there; if it is asked to stop meanwhile, the error matches
-// [ErrSteppedDown]. The others are those of AcquireRead.
+// new readers while it waits for those that are there; if it is asked to stop meanwhile, it gives the gate back, and
+// waits again. Options and errors are those of AcquireRead.
 func (r *RWLock) AcquireWrite(ctx context.Context, options *AcquireOptions) (*RWLease, error) {
 	return r.write(ctx, "acquire to write", options, false)
 }
@@ -206,12 +206,13 @@ func (r *RWLock) write(ctx context.Context, op string, options *AcquireOptions, 
 			return &RWLease{l, r.name, true}, nil
 		}
 		l.giveBack()
-		// A gate that was lost while readers were there is taken again.
+		// A gate that was lost, or given back on request, while readers were there is taken again.
+		gone := errors.Is(err, ErrLost) || errors.Is(err, ErrSteppedDown)
+		if ctx.Err() != nil || try || !gone || errors.Is(err, ErrSessionClosed) {
+			return nil, wrap(op, r.name, err)
+		}
 		if o.Wait > 0 {
 			o.Wait = max(1, time.Until(until))
-		}
-		if ctx.Err() != nil || try || !errors.Is(err, ErrLost) || errors.Is(err, ErrSessionClosed) {
-			return nil, wrap(op, r.name, err)
 		}
 	}
 }

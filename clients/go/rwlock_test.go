@@ -310,13 +310,6 @@ func TestAWriterGivesUp(t *testing.T) {
 			}
 			return err
 		}, errWire},
-		"asked": {func(ctx context.Context, r *RWLock, w *world) error {
-			time.AfterFunc(5*time.Second, func() {
-				_ = w.operator.StepDown(w.Context(), "catalog:gate", &tenure.StepDownOptions{Reason: "a deploy"})
-			})
-			_, err := r.AcquireWrite(ctx, nil)
-			return err
-		}, ErrSteppedDown},
 	} {
 		for _, under := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, session %v", name, under), func(t *testing.T) {
@@ -380,6 +373,32 @@ func TestAGateThatIsLost(t *testing.T) {
 		l := testutil.Must(c.RWLock("catalog").AcquireWrite(t.Context(), nil))(t)
 		if l.Lease.Token() != 2 {
 			t.Errorf("token %d", l.Lease.Token())
+		}
+		testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context())), nil)
+	})
+}
+
+// A writer that is asked for the gate while readers are there gives it back, and waits again.
+func TestAWriterThatIsAsked(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		readers := w.derived()
+		c, _ := w.client()
+		readers.Store(1)
+		asked := testutil.Go(func() error {
+			time.Sleep(time.Second)
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			err := w.operator.StepDown(ctx, "catalog:gate", &tenure.StepDownOptions{Reason: "a deploy"})
+			readers.Store(0)
+			return err
+		})
+		l := testutil.Must(c.RWLock("catalog").AcquireWrite(t.Context(), nil))(t)
+		testutil.Want(t, <-asked, nil)
+		if l.Lease.Token() != 2 {
+			t.Errorf("token %d", l.Lease.Token())
+		}
+		if released := w.calls("/v1/release"); len(released) != 1 || released[0]["data"] != base64.StdEncoding.EncodeToString([]byte(unwrittenBy(1))) {
+			t.Errorf("it says %v", released)
 		}
 		testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context())), nil)
 	})
