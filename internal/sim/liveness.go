@@ -84,9 +84,9 @@ func (w *World) patience() time.Duration {
 // watchLiveness runs the healed world until each lock must have been granted, and
 // checks that its holder keeps it, or hands it over to a preferred contender.
 func (w *World) watchLiveness() {
-	end := w.now + w.patience()
-	w.run(func() bool {
-		return w.now > end || !slices.ContainsFunc(w.locks, func(l *lock) bool { return !l.again })
+	healed := w.now
+	w.run(func() bool { // a call that was under way then may still reserve a lock
+		return w.now > healed+w.patience() || !slices.ContainsFunc(w.locks, func(l *lock) bool { return !l.again })
 	})
 	for _, l := range w.locks {
 		if !l.again {
