@@ -120,7 +120,8 @@ func (w *clients) start(ctx context.Context, s *seat, p *process) {
 		patience += w.leases(10)
 	}
 	p.works = p.member.Begin(wire.Request{
-		Command: wire.Work, Name: serviceLock, Mode: w.mode(s.index), Slots: serviceSlots, Log: w.log, Resource: w.resource.URL(), EffectMs: 10, HesitateMs: 10,
+		Command: wire.Work, Name: serviceLock, Mode: w.mode(s.index), Slots: serviceSlots,
+		Log: w.log, Resource: w.resource.URL(), EffectMs: 10, HesitateMs: 10,
 		HoldMs: w.leases(0.5 + longest*random.Float64()).Milliseconds(), PauseMs: 50,
 		DurationMs: time.Hour.Milliseconds(), WaitMs: peers.Milliseconds(patience),
 	})
