@@ -84,9 +84,10 @@ func (w *World) patience() time.Duration {
 // watchLiveness runs the healed world until each lock must have been granted, and
 // checks that its holder keeps it, or hands it over to a preferred contender.
 func (w *World) watchLiveness() {
-	healed := w.now
-	w.run(func() bool { // a call that was under way then may still reserve a lock
-		return w.now > healed+w.patience() || !slices.ContainsFunc(w.locks, func(l *lock) bool { return !l.again })
+	healed, end := w.now, w.now
+	w.run(func() bool {
+		end = max(end, healed+w.patience()) // a call that was under way then may still reserve a lock
+		return w.now > end || !slices.ContainsFunc(w.locks, func(l *lock) bool { return !l.again })
 	})
 	for _, l := range w.locks {
 		if !l.again {
