@@ -115,6 +115,7 @@ func TestFindings(t *testing.T) {
 		{func(d *Description, _ *role) { d.Synchronous, d.Sees = 0, false }, `ok replication: synchronous_standby_names is "a"`},
 		{func(d *Description, _ *role) { d.Sees = false }, `ok role: "app" cannot see`},
 		{guardedBy(2, true), "ok guard: standbys=1 of 2"},
+		{guardedBy(2, true), "the other standbys leave the old primary within 1s"},
 		{guardedBy(2, false), "warn life: the server was started or promoted"},
 		{guardedBy(1, true), "warn standbys: 1 of 2 connected"},
 		{guardedBy(0, true), "bad standbys: 0 connected, and writes need 1 to 2"},

@@ -35,8 +35,8 @@ type Guarded struct {
 	//
 	// After a failover the new primary has one standby less: with all of them needed, it refuses each write until
 	// the old primary has come back. Set Need to half of the Standbys, rounded down, only if a majority of the servers
-	// decides about a failover, by what runs beside each server and nowhere else: then fewer can stay with a primary
-	// that was cut off.
+	// decides about a failover, by what runs beside each server and nowhere else, and if the other standbys leave the
+	// old primary within SenderTimeout after a promotion: then fewer can stay with it, cut off or not.
 	Standbys, Need int
 
 	// SenderTimeout is at least the setting wal_sender_timeout of the server, which [Open] compares: 10 s if zero, and

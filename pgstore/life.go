@@ -372,8 +372,12 @@ func (d *Description) guardFindings() []driver.Finding {
 	}
 	all := []driver.Finding{driver.OK("guard", "%s: after a start or a promotion no lock is granted for %v, and a failover "+
 		"gives none twice", g.settings, g.waits)}
-	if g.Watchdog {
+	switch {
+	case g.Watchdog:
 		all[0].Advice = "make sure that Patroni has watchdog mode: required: the store cannot see it"
+	case g.Need < g.Standbys:
+		all[0].Advice = fmt.Sprintf("make sure that after a promotion the other standbys leave the old primary within %v: "+
+			"the store cannot see it", g.SenderTimeout)
 	}
 	switch n := d.Asynchronous + d.Synchronous; {
 	case g.Watchdog:

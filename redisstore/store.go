@@ -44,8 +44,8 @@ type Options struct {
 	Replicas int
 
 	// Quorum allows a write if only half of the Replicas, rounded down, are online. Set it only if there
-	// is a Sentinel beside each server and nowhere else, and a majority of them decides about a failover: see
-	// docs/guides/redis.md. It needs 2 replicas.
+	// is a Sentinel beside each server and nowhere else, a majority of them decides about a failover, and the replicas
+	// that are not promoted leave the old primary within Lag and 2 s: see docs/guides/redis.md. It needs 2 replicas.
 	Quorum bool
 
 	// Lag is for how long a replica may be silent, in whole seconds: 3 s if zero. It has no meaning without Replicas.
