@@ -324,14 +324,7 @@ func TestAWriterGivesUp(t *testing.T) {
 					}
 					testutil.Want(t, c.do(t.Context(), catalog, w), c.want)
 					synctest.Wait()
-					released := w.calls("/v1/release")
-					for _, call := range w.calls("/v1/sessions/release") {
-						one, _ := call["locks"].([]any)
-						released = append(released, one[0].(map[string]any))
-					}
-					if len(released) != 1 || released[0]["data"] != base64.StdEncoding.EncodeToString([]byte(unwrittenBy(1))) {
-						t.Errorf("it says %v", released)
-					}
+					wantsUnwritten(t, w)
 					if st := testutil.Must(w.operator.Status(t.Context(), "catalog:gate"))(t); st.State == tenure.StateHeld {
 						t.Errorf("the gate is %+v", st)
 					}
@@ -381,27 +374,48 @@ func TestAGateThatIsLost(t *testing.T) {
 // A writer that is asked for the gate while readers are there gives it back, and waits again.
 func TestAWriterThatIsAsked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		readers := w.derived()
 		c, _ := w.client()
-		readers.Store(1)
-		asked := testutil.Go(func() error {
-			time.Sleep(time.Second)
-			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-			defer stop()
-			err := w.operator.StepDown(ctx, "catalog:gate", &tenure.StepDownOptions{Reason: "a deploy"})
-			readers.Store(0)
-			return err
-		})
-		l := testutil.Must(c.RWLock("catalog").AcquireWrite(t.Context(), nil))(t)
-		testutil.Want(t, <-asked, nil)
-		if l.Lease.Token() != 2 {
-			t.Errorf("token %d", l.Lease.Token())
-		}
-		if released := w.calls("/v1/release"); len(released) != 1 || released[0]["data"] != base64.StdEncoding.EncodeToString([]byte(unwrittenBy(1))) {
-			t.Errorf("it says %v", released)
-		}
-		testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context())), nil)
+		writerIsAsked(t, w, c.RWLock("catalog"))
 	})
+	inWorld(t, func(t *testing.T, w *world) {
+		s, _ := w.session()
+		writerIsAsked(t, w, s.RWLock("catalog"))
+		w.close(s)
+	})
+}
+
+func writerIsAsked(t *testing.T, w *world, catalog *RWLock) {
+	t.Helper()
+	readers := w.derived()
+	readers.Store(1)
+	asked := testutil.Go(func() error {
+		time.Sleep(time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		err := w.operator.StepDown(ctx, "catalog:gate", &tenure.StepDownOptions{Reason: "a deploy"})
+		readers.Store(0)
+		return err
+	})
+	l := testutil.Must(catalog.AcquireWrite(t.Context(), nil))(t)
+	testutil.Want(t, <-asked, nil)
+	if l.Lease.Token() != 2 {
+		t.Errorf("token %d", l.Lease.Token())
+	}
+	wantsUnwritten(t, w)
+	testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context())), nil)
+}
+
+// wantsUnwritten wants one release until now, of a writer under token 1 that says that it has not written.
+func wantsUnwritten(t *testing.T, w *world) {
+	t.Helper()
+	released := w.calls("/v1/release")
+	for _, call := range w.calls("/v1/sessions/release") {
+		one, _ := call["locks"].([]any)
+		released = append(released, one[0].(map[string]any))
+	}
+	if len(released) != 1 || released[0]["data"] != base64.StdEncoding.EncodeToString([]byte(unwrittenBy(1))) {
+		t.Errorf("it says %v", released)
+	}
 }
 
 // knows skips a test as long as the server does not know slots, readers and writers.

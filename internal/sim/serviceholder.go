@@ -480,13 +480,10 @@ func (l *lock) judgeCall(m *machine, r *protocol.Call) {
 func (v *visit) token() uint64 { return v.rec.Token }
 
 // lost leaves out replicas with leases of their own: what is long enough for the calls of
-// one is too short for those of another. A call that was sent before the faults ended may be awaited long after.
+// one is too short for those of another. A heartbeat of its session that was sent before the faults ended may be
+// awaited long after.
 func (v *visit) lost() (string, bool) {
-	of := v
-	if v.under != nil {
-		of = v.under
-	}
-	late := max(of.sentAt, of.firstAt) < v.l.healed
+	late := v.under != nil && max(v.under.sentAt, v.under.firstAt) < v.l.healed
 	return v.why, v.asked == nil && !v.l.cfg.Mixed && !late
 }
 

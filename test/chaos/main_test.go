@@ -241,9 +241,8 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// TestServiceChaos is a round of clients in four languages at three replicas of tenured.
+// TestServiceChaos is a round of each mode, of clients in four languages at three replicas of tenured.
 func TestServiceChaos(t *testing.T) {
-	p := plan{Engine: "service", Lease: 2 * time.Second, Seed: 1, Length: 16 * time.Second}
 	var made func(*round) workload
 	err := must.Try(func() { made = newClients(t.Context(), t.TempDir()) })
 	if errors.Is(err, peers.ErrNoToolchain) {
@@ -252,11 +251,14 @@ func TestServiceChaos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Seats, p.workload = clientsEach*len(service.Kinds), made
-	p.playWell(t, func(c counts) bool {
-		return c.Terms >= 4 && len(c.Of) == len(service.Kinds) && c.Operations >= 200 && len(c.Faults) >= 8 &&
-			len(c.Weather) >= 5
-	})
+	for seed := range uint64(3) {
+		p := plan{Engine: "service", Lease: 2 * time.Second, Seed: seed, Length: 16 * time.Second}
+		p.Seats, p.workload = clientsEach*len(service.Kinds), made
+		p.playWell(t, func(c counts) bool {
+			return c.Terms >= 4 && len(c.Of) == len(service.Kinds) && c.Operations >= 200 && len(c.Faults) >= 8 &&
+				len(c.Weather) >= 5
+		})
+	}
 }
 
 // TestPage holds the pages to the runs that they show.
