@@ -212,6 +212,8 @@ class ReadersAndWriters(OneSession):
         self.clock.advance(3000)
         until(lambda: self.service.records["catalog:gate"].token >= 2)
         self.service.asked = None
+        for body in self.service.bodies(DRAIN):
+            self.assertLessEqual(body["wait_ms"], 5000)  # a request is seen when the call returns
         reader.release()
         thread.join(SOON)
         self.assertIsInstance(got[0], Lock)

@@ -350,8 +350,8 @@ class Held:
 
 def check_data(data: bytes | None) -> None:
     """Refuses data that no store keeps: a release with them would be refused, and be repeated in vain."""
-    if data is not None and len(data) > _MOST_DATA:
-        raise ValueError(f"data has {len(data)} bytes: at most {_MOST_DATA} are allowed")
+    if data is not None and (size := memoryview(data).nbytes) > _MOST_DATA:
+        raise ValueError(f"data has {size} bytes: at most {_MOST_DATA} are allowed")
 
 
 class Lock(Held):
