@@ -268,9 +268,8 @@ class Holding(OneLock):
 class Releasing(OneLock):
     def test_release(self) -> None:
         lock = self.acquire()
-        for data in (bytes(256 * 1024 + 8), memoryview(bytes(256 * 1024 + 8)).cast("q")):
-            with self.assertRaisesRegex(ValueError, "data has 262152 bytes"):
-                lock.release(data=data)
+        with self.assertRaisesRegex(ValueError, "data has 262145 bytes"):
+            lock.release(data=bytes(256 * 1024 + 1))
         lock.check()
         lock.release(data=b"next: 17")
         self.assertIsNone(self.service.holder)
