@@ -6,6 +6,7 @@ package storeurl
 import (
 	"context"
 	"crypto/tls"
+	"database/sql"
 	"fmt"
 	"net"
 	"os"
@@ -37,7 +38,7 @@ type rotation struct {
 
 // TestRotation has a holder and a candidate live through each change, and through a start of
 // the engine after it: no lease is lost, and the candidate hears of the release, although
-// it polls too seldom to see it.
+// it polls too seldom to see it. On an engine without a watch it polls.
 func TestRotation(t *testing.T) {
 	enginetest.MakeVerify(t)
 	for name, prepare := range map[string]func(*testing.T) rotation{
@@ -48,6 +49,8 @@ func TestRotation(t *testing.T) {
 		"zookeeper certificates": zooKeeperCertificates,
 		"redis password":         redisPassword,
 		"redis certificates":     redisCertificates,
+		"mysql password":         mysqlPassword,
+		"mysql certificates":     mysqlCertificates,
 	} {
 		t.Run(name, func(t *testing.T) { prepare(t).test(t) })
 	}
@@ -55,8 +58,8 @@ func TestRotation(t *testing.T) {
 
 func (r rotation) test(t *testing.T) {
 	renewed, stands, hints := make(chan struct{}, 1000), make(chan struct{}, 1000), make(chan struct{}, 1000)
-	holder := rotating(t, r.holder, watching{}, renewed)
-	candidate := rotating(t, r.candidate, watching{stands: stands, hints: hints}, nil)
+	holder, _ := rotating(t, r.holder, watching{}, renewed)
+	candidate, watches := rotating(t, r.candidate, watching{stands: stands, hints: hints}, nil)
 	lease, err := holder.Acquire(t.Context(), "x", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +73,9 @@ func (r rotation) test(t *testing.T) {
 		lease, err := candidate.Acquire(t.Context(), "x", nil)
 		acquired <- result{lease, err}
 	}()
-	<-stands
+	if watches {
+		<-stands
+	}
 	for i, change := range r.changes {
 		drain(hints)
 		change(t)
@@ -96,10 +101,12 @@ func (r rotation) test(t *testing.T) {
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-hints:
-	case <-time.After(time.Minute):
-		t.Error("the candidate does not hear of the release")
+	if watches {
+		select {
+		case <-hints:
+		case <-time.After(time.Minute):
+			t.Error("the candidate does not hear of the release")
+		}
 	}
 	select {
 	case next := <-acquired:
@@ -115,8 +122,8 @@ func (r rotation) test(t *testing.T) {
 }
 
 // rotating returns a client whose leases outlast a start of the engine on a slow machine,
-// and which polls no lock that it waits for.
-func rotating(t *testing.T, url string, w watching, renewed chan struct{}) *tenure.Client {
+// and which polls no lock that it waits for, if its store can watch.
+func rotating(t *testing.T, url string, w watching, renewed chan struct{}) (client *tenure.Client, watches bool) {
 	t.Helper()
 	at, err := Parse(url)
 	if err != nil {
@@ -126,8 +133,12 @@ func rotating(t *testing.T, url string, w watching, renewed chan struct{}) *tenu
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.Store.Close() })
-	client, err := tenure.New(w, &tenure.Options{
-		LeaseDuration: 40 * time.Second, HeartbeatPeriod: 300 * time.Millisecond, RefreshPeriod: time.Hour,
+	store, poll := driver.Store(w), time.Hour
+	if _, watches = w.Store.(driver.Watcher); !watches {
+		store, poll = w.Store, 300*time.Millisecond
+	}
+	client, err = tenure.New(store, &tenure.Options{
+		LeaseDuration: 40 * time.Second, HeartbeatPeriod: 300 * time.Millisecond, RefreshPeriod: poll,
 		OnEvent: func(e tenure.Event) {
 			if e.Kind == tenure.EventRenewed {
 				tell(renewed)
@@ -138,7 +149,7 @@ func rotating(t *testing.T, url string, w watching, renewed chan struct{}) *tenu
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close(endedContext()) })
-	return client
+	return client, watches
 }
 
 // watching is a store that tells when a watch stands, and when one hints.
@@ -333,15 +344,22 @@ func oneRedis(t *testing.T, begin, parameters string, settings ...string) (e *en
 		url += e.Addr
 	}
 	url += "?mode=single&" + parameters
-	store, err := mustParse(t, url).Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := mustConnect(t, url)
 	if _, err := store.(driver.Provisioner).Create(t.Context(), driver.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return e, url
+}
+
+// mustConnect is for what needs no store of the URL yet.
+func mustConnect(t *testing.T, url string) driver.Store {
+	t.Helper()
+	store, err := mustParse(t, url).Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
 }
 
 // redisPassword: a user has both passwords for a while.
@@ -390,6 +408,85 @@ func redisCertificates(t *testing.T) rotation {
 			again(e)
 		},
 		func(*testing.T) { again(e) },
+	}}
+}
+
+// oneMariaDB starts a server with a role app, which may use the table of a store in the database locks. Admin runs
+// statements as its root.
+func oneMariaDB(t *testing.T, settings ...string) (e *enginetest.Engine, admin func(*testing.T, ...string)) {
+	t.Helper()
+	e = enginetest.StartMariaDB(t, settings...)
+	db, err := sql.Open("mysql", "root@tcp("+e.Addr+")/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	admin = func(t *testing.T, statements ...string) {
+		t.Helper()
+		for _, statement := range statements {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+	}
+	admin(t, "CREATE DATABASE locks", "CREATE USER app", "GRANT ALL ON locks.* TO app")
+	store := mustConnect(t, "mysql://root@"+e.Addr+"/locks")
+	if _, err := store.(driver.Provisioner).Create(t.Context(), driver.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return e, admin
+}
+
+const killApp = "KILL USER app"
+
+func mysqlPassword(t *testing.T) rotation {
+	e, admin := oneMariaDB(t)
+	file := filepath.Join(t.TempDir(), "password")
+	set := func(t *testing.T, password string) {
+		admin(t, "ALTER USER app IDENTIFIED BY '"+password+"'")
+		write(t, file, password+"\n")
+	}
+	set(t, "before")
+	url := "mysql://app@" + e.Addr + "/locks?password_file=" + file
+	return rotation{holder: url, candidate: url, changes: []func(*testing.T){
+		func(t *testing.T) {
+			set(t, "after")
+			admin(t, killApp)
+		},
+		func(*testing.T) { again(e) },
+		func(t *testing.T) { // a file that is empty, or gone, leaves the password that it had
+			write(t, file, "")
+			admin(t, killApp)
+		},
+		func(t *testing.T) {
+			remove(t, file)
+			admin(t, killApp)
+		},
+	}}
+}
+
+func mysqlCertificates(t *testing.T) rotation {
+	servers, dir := t.TempDir(), t.TempDir()
+	set := func(t *testing.T) {
+		c := issue(t)
+		c.client(t, dir)
+		c.server(t, servers)
+	}
+	set(t)
+	e, admin := oneMariaDB(t, "--ssl-ca="+servers+"/ca.pem", "--ssl-cert="+servers+"/server.pem", "--ssl-key="+servers+"/server.key")
+	admin(t, "ALTER USER app REQUIRE X509")
+	url := fmt.Sprintf("mysql://app@%s/locks?tls=true&ca=%s/ca.pem&cert=%[2]s/client.pem&key=%[2]s/client.key", e.Addr, dir)
+	return rotation{holder: url, candidate: url, changes: []func(*testing.T){
+		func(t *testing.T) {
+			set(t)
+			again(e)
+		},
+		func(*testing.T) { again(e) },
+		func(t *testing.T) { // files that cannot be used leave what they had
+			write(t, filepath.Join(dir, "ca.pem"), "")
+			remove(t, filepath.Join(dir, "client.key"))
+			admin(t, killApp)
+		},
 	}}
 }
 
