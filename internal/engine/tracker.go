@@ -89,11 +89,6 @@ func (k *tracker) leave() {
 	k.refs--
 	switch {
 	case k.refs > 0:
-	case len(c.own) > maxHeldObserved && c.own[k.key] != nil:
-		delete(c.trackers, k.key) // its lease has newer knowledge
-		if k.idle != nil {
-			c.idle.Remove(k.idle)
-		}
 	case k.idle == nil:
 		k.idle = c.idle.PushBack(k)
 	default:
@@ -106,7 +101,7 @@ func (k *tracker) leave() {
 func (c *Client) thin() {
 	var old []*tracker
 	c.mu.Lock()
-	for c.idle.Len() > maxObserved {
+	for c.idle.Len() > maxIdle {
 		k := c.idle.Remove(c.idle.Front()).(*tracker)
 		if k.idle = nil; k.refs == 0 {
 			delete(c.trackers, k.key)

@@ -96,13 +96,13 @@ func TestLateReplyToAReleaseHidesNone(t *testing.T) {
 	})
 }
 
-// A client that holds many locks drops their trackers, except those with a waiter.
-func TestManyHeldAreForgotten(t *testing.T) {
+// A client drops the trackers of the locks without a waiter, but for the last ones.
+func TestManyTrackersAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := aheadClient(memstore.New())
 		first, next := queued(t, c)
 		var all []*LeaseHolder
-		for i := range maxHeldObserved + 100 {
+		for i := range maxIdle + 100 {
 			l, err := c.Acquire(t.Context(), AcquireOptions{Want: protocol.Want{Key: fmt.Sprint("job-", i)}, Timing: &timing})
 			if err != nil {
 				t.Fatal(err)
@@ -111,15 +111,16 @@ func TestManyHeldAreForgotten(t *testing.T) {
 		}
 		synctest.Wait() // the last of them may still use its tracker
 		c.mu.Lock()
-		if n := len(c.trackers); n != maxHeldObserved || c.trackers["job"] == nil {
-			t.Errorf("%d are remembered", n)
+		const one = 1 // which the next acquire would drop
+		if n := c.idle.Len(); n != maxIdle+one || len(c.trackers) != n+1 || c.trackers["job"] == nil {
+			t.Errorf("%d are remembered, %d of them idle", len(c.trackers), n)
 		}
 		c.mu.Unlock()
 		first.Free()
 		all = append(all, <-next)
 		synctest.Wait()
 		c.mu.Lock()
-		if c.trackers["job"] != nil || c.idle.Len() != len(c.trackers) {
+		if c.idle.Len() != len(c.trackers) {
 			t.Errorf("%d are remembered, %d of them idle", len(c.trackers), c.idle.Len())
 		}
 		c.mu.Unlock()

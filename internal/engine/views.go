@@ -25,15 +25,13 @@ type sessionViews struct {
 	known    map[string]*protocol.View
 }
 
-// maxObserved bounds how many sessions, and how many locks, a client keeps a full view of
-// without a waiter. For up to maxMarks more it only remembers when each last
-// showed new life.
-const maxObserved = 10_000
-
-// maxHeldObserved is how many locks a client may hold and still keep their trackers. A tracker
-// makes the next acquire of its lock faster, and on some stores cheaper, but many trackers
-// need much memory.
-const maxHeldObserved = 1000
+// maxSessions and maxIdle bound how many sessions a client keeps a full view of, and how many locks
+// without a waiter. Of up to maxMarks more it only remembers when each last showed new life. A view
+// makes the next acquire of its lock faster, and on some stores cheaper, but needs a kilobyte.
+const (
+	maxSessions = 10_000
+	maxIdle     = 1000
+)
 
 // newSessionViews returns the empty views of a client.
 func newSessionViews(t protocol.Timing, env protocol.Env, liveness *livenessCache) *sessionViews {
@@ -44,7 +42,7 @@ func newSessionViews(t protocol.Timing, env protocol.Env, liveness *livenessCach
 func (s *sessionViews) Of(id string) *protocol.View {
 	u := s.known[id]
 	if u == nil {
-		if len(s.known) >= maxObserved {
+		if len(s.known) >= maxSessions {
 			s.thin()
 		}
 		u = protocol.NewView(s.t, s.env)
