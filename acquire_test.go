@@ -683,7 +683,7 @@ func TestTryLooksFirstWhereRefusalsAreCharged(t *testing.T) {
 		"TryAcquire": {func(ctx context.Context, c *tenure.Client) error { _, err := c.TryAcquire(ctx, "x", nil); return err }, 0, 1},
 		"TryRun":     {func(ctx context.Context, c *tenure.Client) error { return c.TryRun(ctx, "x", nil, work) }, 0, 1},
 		"Remote": {func(ctx context.Context, c *tenure.Client) error {
-			_, err := c.Engine().RemoteAcquire(ctx, protocol.Want{Key: "x", Owner: "elsewhere", Try: true, Patience: lease}, nil)
+			_, err := c.Engine().RemoteAcquire(ctx, protocol.Want{Key: "x", Owner: "elsewhere", Try: true, Patience: lease}, false, nil)
 			return err
 		}, 0, 1},
 		"Acquire": {func(ctx context.Context, c *tenure.Client) error {

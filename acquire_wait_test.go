@@ -134,7 +134,7 @@ func TestDeadlineOfAWaitTellsWhoHolds(t *testing.T) {
 			return err
 		}, who: "a"},
 		"remote": {wait: func(ctx context.Context, m *machine) error {
-			_, err := m.Engine().RemoteAcquire(ctx, protocol.Want{Key: "x", Owner: "r", Patience: lease}, nil)
+			_, err := m.Engine().RemoteAcquire(ctx, protocol.Want{Key: "x", Owner: "r", Patience: lease}, false, nil)
 			return err
 		}, who: "a"},
 	} {

@@ -380,7 +380,7 @@ func TestAddressOfTheNotifierIsChecked(t *testing.T) {
 func TestRemoteHoldersHaveNoAddress(t *testing.T) {
 	inNotified(t, func(t *testing.T, w *world, n *wires) {
 		a := w.Client("a", n.notified("A"))
-		rec, err := a.Engine().RemoteAcquire(t.Context(), protocol.Want{Key: "x", Owner: "elsewhere", Patience: lease}, nil)
+		rec, err := a.Engine().RemoteAcquire(t.Context(), protocol.Want{Key: "x", Owner: "elsewhere", Patience: lease}, false, nil)
 		testutil.Want(t, err, nil)
 		if rec := w.MustRecord("x"); rec.Notify != "" {
 			t.Error("the lock of a holder elsewhere has the address of the service")

@@ -218,7 +218,8 @@ func TestAPageNamesWhatItCannotRead(t *testing.T) {
 func TestHistoryComesInPages(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for i := range 5 {
-			h := w.acquire(ci, "jobs/a", fmt.Sprintf("web-%d", i))
+			a := w.post("/v1/acquire", ci, object{"name": "jobs/a", "owner": fmt.Sprintf("web-%d", i), "history": true})
+			h := w.hand(ci, "jobs/a", w.want(a, 200, ""))
 			h.beats()
 			w.want(h.release(), 200, "")
 		}

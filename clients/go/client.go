@@ -171,6 +171,10 @@ type AcquireOptions struct {
 	// While it runs nothing of the acquire goes on: a grant that comes meanwhile is free again after a
 	// third of a lease, and the acquire waits again.
 	Waiting func(*HeldError)
+
+	// History keeps who held the lock, for tenure history and the dashboard. It costs one more write for each
+	// change of the holder.
+	History bool
 }
 
 func (o *AcquireOptions) copied() (AcquireOptions, error) {
@@ -404,6 +408,9 @@ func (a *acquiring) ask() fields {
 	body["name"] = a.w.name
 	if a.o.Data != nil {
 		body["data"] = append([]byte{}, a.o.Data...)
+	}
+	if a.o.History {
+		body["history"] = true
 	}
 	switch a.w.kind {
 	case plainKind:

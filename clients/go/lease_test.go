@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -63,6 +64,34 @@ func TestALeaseIsHeldByHeartbeats(t *testing.T) {
 			t.Errorf("token %d, data %q", l.Token(), l.Data())
 		}
 		testutil.Want(t, l.Release(t.Context()), nil)
+	})
+}
+
+// The history is kept for the acquires that ask for it, each for the term before its own.
+func TestTheHistory(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c, _ := w.client()
+		for _, keeps := range []bool{true, false} {
+			name := fmt.Sprint("history ", keeps)
+			for range 5 {
+				l := w.must(c.Acquire(t.Context(), name, &AcquireOptions{History: keeps}))
+				testutil.Want(t, l.Release(t.Context()), nil)
+				time.Sleep(time.Second) // the service writes it beside the grant
+			}
+			known := 0
+			for _, term := range testutil.Must(w.operator.History(t.Context(), name))(t) {
+				if term.End == tenure.EndReleased {
+					known++
+				}
+			}
+			want := 2 // the record has the last term, and the one before
+			if keeps {
+				want = 5
+			}
+			if known != want {
+				t.Errorf("%s: %d terms are known, want %d", name, known, want)
+			}
+		}
 	})
 }
 

@@ -14,15 +14,18 @@ import (
 )
 
 // RemoteAcquire takes a lock for the remote holder that want names, and returns the granted
-// record. waiting, unless nil, is called for each holder that the call waits for.
-func (c *Client) RemoteAcquire(ctx context.Context, want protocol.Want, waiting func(held error)) (driver.Record, error) {
+// record. With history, the term of the former holder is written beside the grant. waiting, unless nil, is called
+// for each holder that the call waits for.
+func (c *Client) RemoteAcquire(
+	ctx context.Context, want protocol.Want, history bool, waiting func(held error),
+) (driver.Record, error) {
 	k, err := c.tracker(want.Key)
 	if err != nil {
 		return driver.Record{}, err
 	}
 	// A remote holder of that owner name may be alive, although this process has no lease.
 	want.ReadFirst, want.Holds = c.charges, true
-	a := k.newAcquire(AcquireOptions{Want: want, Timing: &c.timing, History: true})
+	a := k.newAcquire(AcquireOptions{Want: want, Timing: &c.timing, History: history})
 	a.remote = &remoteAcquire{c: c, waiting: waiting, held: make(chan error, 1)}
 	a.join()
 	got := a.wait(ctx)

@@ -47,7 +47,8 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             await asyncio.Event().wait()
 
     async def test_held_and_released(self) -> None:
-        async with self.client.acquire("n", wait=0) as lock:
+        async with self.client.acquire("n", wait=0, history=True) as lock:
+            self.assertIs(self.service.bodies("/v1/acquire")[0]["history"], True)
             lock.check()
             self.assertEqual(lock.remaining(), 12.0)
             self.assertEqual(lock.token, 1)

@@ -30,7 +30,7 @@ class Slots(OneSession):
     def test_a_slot_is_a_lock_of_its_own(self) -> None:
         renders = self.client.semaphore("renders", 2)
         self.assertEqual(self.service.calls, [])
-        with renders.acquire(owner="a", label="v7", data=b"x") as first, renders.acquire() as second:
+        with renders.acquire(owner="a", label="v7", data=b"x", history=True) as first, renders.acquire() as second:
             self.assertEqual(
                 [(lock.name, lock.slot, lock.slots, lock.token, lock.fence_token) for lock in (first, second)],
                 [("renders:slot/0", 0, 2, 1, 1), ("renders:slot/1", 1, 2, 1, 1)],
@@ -42,6 +42,7 @@ class Slots(OneSession):
             until(lambda: first.remaining() == second.remaining() == 12.0)
         body = self.service.bodies(ACQUIRE)[0]
         self.assertEqual((body["name"], body["slots"], body["owner"], body["label"]), ("renders", 2, "a", "v7"))
+        self.assertEqual([body.get("history") for body in self.service.bodies(ACQUIRE)], [True, None, None])
         beats = self.service.bodies("/v1/heartbeat")
         self.assertEqual({beat["name"] for beat in beats}, {"renders:slot/0", "renders:slot/1"})
         self.assertEqual(self.service.holder_of("renders:slot/0"), None)

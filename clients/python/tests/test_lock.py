@@ -265,6 +265,13 @@ class Holding(OneLock):
         until(lambda: len(self.service.bodies("/v1/heartbeat")) == 3)
 
 
+class History(OneLock):
+    def test_it_is_asked_for(self) -> None:
+        self.acquire(history=True).release()
+        self.acquire().release()
+        self.assertEqual([body.get("history") for body in self.service.bodies("/v1/acquire")], [True, None])
+
+
 class Releasing(OneLock):
     def test_release(self) -> None:
         lock = self.acquire()

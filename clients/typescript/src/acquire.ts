@@ -44,6 +44,8 @@ export interface AcquireOptions {
   readonly waiting?: (held: HeldError) => void;
   /** Ends the acquire. It has no effect on a lock that is held. */
   readonly signal?: AbortSignal;
+  /** Keeps who held the lock, for `tenure history` and the dashboard: one more write for each change of the holder. */
+  readonly history?: boolean;
 }
 
 /**
@@ -246,7 +248,8 @@ export class Acquiring {
   }
 
   async #run(): Promise<Lock> {
-    const body = { name: this.want.name, ...this.holder, ...this.want.fields };
+    const { want, options } = this;
+    const body = { name: want.name, ...this.holder, ...want.fields, ...(options.history && { history: true }) };
     // Without a first try the waiting call would report only the next holder.
     let wait = this.options.waiting ? 0 : LONGEST_WAIT;
     for (;;) {

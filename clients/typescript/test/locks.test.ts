@@ -55,10 +55,11 @@ const left = (name: string): unknown => service.locks.get(name)?.data;
 describe("a semaphore", () => {
   test("has so many slots", async () => {
     const renders = service.client(clock).semaphore("renders", 2);
-    const [first, second] = [await kept(renders.acquire()), await kept(renders.acquire())];
+    const [first, second] = [await kept(renders.acquire({ history: true })), await kept(renders.acquire())];
     assert.deepEqual([first.name, first.slot, first.slots, first.token], ["renders:slot/0", 0, 2, 1]);
     assert.deepEqual([second.name, second.slot, second.fenceToken], ["renders:slot/1", 1, 1]);
     assert.equal(service.bodies("/v1/acquire")[0]!["slots"], 2);
+    assert.deepEqual(service.bodies("/v1/acquire").map((body) => body["history"]), [true, undefined]);
     const full = (error: unknown): boolean => error instanceof HeldError && error.lock === "renders";
     await assert.rejects(renders.acquire({ waitMs: 0 }), full);
     await first.release();

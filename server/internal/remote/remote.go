@@ -85,7 +85,7 @@ func (c *Client) acquire(
 	rec, err := c.engine.RemoteAcquire(ctx, protocol.Want{
 		Key: q.Name, Owner: q.Owner, Host: q.Host, Label: q.Label, Data: slices.Clone(q.Data), Try: !wait, Patience: patience,
 		Drift: driftOf(q.Clock),
-	}, held)
+	}, q.History, held)
 	return rec, wrap(op, q.Name, err)
 }
 

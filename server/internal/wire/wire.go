@@ -15,6 +15,7 @@ type AcquireRequest struct {
 	Clock     string `json:"clock,omitempty"`
 	Data      []byte `json:"data,omitempty"`
 	Exclusive bool   `json:"exclusive,omitempty"`
+	History   bool   `json:"history,omitempty"`
 	Host      string `json:"host,omitempty"`
 	Label     string `json:"label,omitempty"`
 	Name      string `json:"name"`

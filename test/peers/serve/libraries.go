@@ -135,7 +135,7 @@ func (c *serviceClient) Acquire(ctx context.Context, r *wire.Request) Lock {
 	}
 	var lease serviceLease
 	var err error
-	options := &tenureclient.AcquireOptions{Wait: Milliseconds(r.WaitMs)}
+	options := &tenureclient.AcquireOptions{Wait: Milliseconds(r.WaitMs), History: true}
 	switch r.Mode {
 	case wire.Read:
 		lease, err = by.RWLock(r.Name).AcquireRead(ctx, options)

@@ -53,6 +53,7 @@ class AsyncOptions(TypedDict, total=False):
     stop_timeout: float | None
     on_stop: OnStop | None
     waiting: AsyncWaiting | None
+    history: bool
 
 
 class AsyncClient:
@@ -85,13 +86,14 @@ class AsyncClient:
         stop_timeout: float | None = None,
         on_stop: OnStop | None = None,
         waiting: AsyncWaiting | None = None,
+        history: bool = False,
     ) -> AsyncAcquire[AsyncLock]:
         """Acquires the lock, as :meth:`Client.acquire` does. To be awaited, or for ``async with``.
 
         If it is awaited alone no task is cancelled: ``lock.wait_stopping()`` tells then. ``on_stop``
         is called in another thread, ``waiting`` in the event loop.
         """
-        terms = Terms(name, owner, wait, label, data, stop_timeout, on_stop, None)
+        terms = Terms(name, owner, wait, label, data, stop_timeout, on_stop, None, history)
         return _acquire(self._client.acquiring, terms, waiting)
 
     async def run(

@@ -85,6 +85,7 @@ class Client:
         stop_timeout: float | None = None,
         on_stop: OnStop | None = None,
         waiting: Waiting | None = None,
+        history: bool = False,
     ) -> Lock:
         """Acquires the lock and returns it held.
 
@@ -93,7 +94,8 @@ class Client:
         ``label`` is shown beside it. ``data`` is put into the record: 256 KiB at most. ``stop_timeout`` is
         for how many seconds the work may go on after a request to stop; by default the lease duration.
         ``on_stop`` is called when the work must stop; ``waiting`` with each holder waited for, as
-        soon as the service sees it: see :data:`Waiting`.
+        soon as the service sees it: see :data:`Waiting`. ``history`` keeps who held the lock, for
+        ``tenure history`` and the dashboard: one more write for each change of the holder.
 
         Raises :class:`HeldError` if another holder has it until the wait is over,
         :class:`UnavailableError` if no server answered, :class:`ProblemError` if the call was
@@ -101,7 +103,7 @@ class Client:
         another protocol, answers no later call either: if all are such, :class:`UnavailableError` is
         raised at once. After 15 s without an answer the logger ``tenurelock`` warns, once.
         """
-        return self._acquire(Terms(name, owner, wait, label, data, stop_timeout, on_stop, waiting))
+        return self._acquire(Terms(name, owner, wait, label, data, stop_timeout, on_stop, waiting, history))
 
     def _acquire(self, terms: Terms) -> Lock:
         return perform(self.acquiring(terms))

@@ -38,6 +38,7 @@ class Options(TypedDict, total=False):
     stop_timeout: float | None
     on_stop: OnStop | None
     waiting: Waiting | None
+    history: bool
 
 
 def check_text(what: str, text: str) -> None:
@@ -59,6 +60,7 @@ class Terms:
     stop_timeout: float | None = None
     on_stop: OnStop | None = None
     waiting: Waiting | None = None
+    history: bool = False
     asks: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -90,6 +92,8 @@ class Terms:
     def body(self) -> dict[str, Any]:
         """Returns what each call of the acquire says."""
         body = {"name": self.name, **self.holder(), **self.asks}
+        if self.history:
+            body["history"] = True
         if self.data is not None:
             body["data"] = base64.b64encode(self.data).decode()
         return body

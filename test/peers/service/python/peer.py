@@ -114,7 +114,7 @@ class Peer:
 
     def _acquire(self, request: dict[str, Any]) -> dict[str, Any]:
         async def acquired() -> AsyncLock:
-            return await self.client.acquire(request["name"], owner=self.owner, wait=patience(request))
+            return await self.client.acquire(request["name"], owner=self.owner, wait=patience(request), history=True)
 
         acquiring = self._begin(acquired())
         self._waiting.add(acquiring)
@@ -177,7 +177,7 @@ class Work:
             pass  # it is over, as the log says
 
     def _acquire(self) -> Lock:
-        options: dict[str, Any] = {"wait": patience(self._request)}
+        options: dict[str, Any] = {"wait": patience(self._request), "history": True}
         if self._peer.notice:
             options["on_stop"] = self._told
         if self._peer.session:

@@ -125,6 +125,7 @@ class Peer {
     const waitMs = request.tryOnly ? 0 : request.waitMs;
     const lock = await this.client.acquire(request.name ?? "", {
       owner: this.owner,
+      history: true,
       signal: this.#waiting.signal,
       ...(waitMs === undefined ? {} : { waitMs }),
     });
@@ -214,7 +215,7 @@ class Work {
 
   async #acquire(): Promise<Lock> {
     const { waitMs } = this.request;
-    const options = waitMs === undefined ? {} : { waitMs };
+    const options = { history: true, ...(waitMs === undefined ? {} : { waitMs }) };
     const { client, owner } = this.peer;
     if (!this.peer.session) {
       return this.#from(client, { owner, ...options });

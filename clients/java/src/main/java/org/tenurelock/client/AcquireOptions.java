@@ -20,6 +20,7 @@ public final class AcquireOptions {
         private Duration stopTimeout; // null: the lease duration
         private Consumer<TenureException> onStop = reason -> {};
         private Consumer<HeldException> waiting; // null: none
+        private boolean history;
 
         Values copy() {
             try {
@@ -119,6 +120,14 @@ public final class AcquireOptions {
         return with(v -> v.waiting = waiting);
     }
 
+    /**
+     * Keeps who held the lock, for {@code tenure history} and the dashboard: one more write for each change of
+     * the holder.
+     */
+    public AcquireOptions history() {
+        return with(v -> v.history = true);
+    }
+
     String owner() {
         return values.owner;
     }
@@ -145,5 +154,9 @@ public final class AcquireOptions {
 
     Optional<Consumer<HeldException>> waiting() {
         return Optional.ofNullable(values.waiting);
+    }
+
+    boolean keepsHistory() {
+        return values.history;
     }
 }

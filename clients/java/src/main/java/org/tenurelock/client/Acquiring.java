@@ -246,6 +246,9 @@ abstract class Acquiring<T> {
         if (wanted != null) {
             body.putAll(wanted.fields());
             body.put("name", wanted.name());
+            if (options.keepsHistory()) {
+                body.put("history", true);
+            }
         }
         body.put("owner", options.owner().isEmpty() ? madeOwner() : options.owner());
         body.put("host", host());

@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -96,7 +97,7 @@ final class SharedTest {
     @Test
     void slots() throws InterruptedException {
         final Semaphore renders = client().semaphore("renders", 2);
-        final Lock first = kept(renders.acquire());
+        final Lock first = kept(renders.acquire(WAIT.history()));
         final Lock second = kept(renders.acquire(TRY));
         assertEquals(List.of("renders:slot/0", "renders:slot/1"), List.of(first.name(), second.name()));
         assertEquals("OptionalInt[1] of OptionalInt[2]", second.slot() + " of " + second.slots());
@@ -108,6 +109,7 @@ final class SharedTest {
         first.release();
         assertEquals(List.of("renders:slot/0"), sent(RELEASE, "name"));
         assertEquals(List.of(2L, 2L, 2L), sent(ACQUIRE, "slots"));
+        assertEquals(Arrays.asList(true, null, null), sent(ACQUIRE, "history"));
         assertThrows(IllegalArgumentException.class, () -> client().semaphore("renders", 0));
         assertThrows(IllegalArgumentException.class, () -> client().semaphore("renders", 1001));
         assertThrows(IllegalArgumentException.class, () -> client().semaphore("", 1));

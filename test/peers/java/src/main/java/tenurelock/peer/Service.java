@@ -61,7 +61,7 @@ final class Service implements Library {
 
     @Override
     public Held acquire(final Request request) throws Exception {
-        AcquireOptions options = AcquireOptions.defaults().owner(owner);
+        AcquireOptions options = AcquireOptions.defaults().owner(owner).history();
         if (request.flag("tryOnly")) {
             options = options.waitAtMost(Duration.ZERO);
         } else if (request.has("waitMs")) {
