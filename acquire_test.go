@@ -747,7 +747,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 }
 
 func rememberedIsBounded(t *testing.T, w *world, lease, later time.Duration) {
-	const whole, marked, tooMany = 10_000, 50_000, 700
+	const whole, marked, tooMany = 1000, 50_000, 700
 	locks := names(whole + marked + tooMany)
 	for _, name := range locks {
 		writeDead(w, driver.Record{Key: name, State: driver.Held, Lease: lease})
