@@ -127,6 +127,11 @@ func New(store driver.Store, o Options) *Client {
 	}
 	c.liveness = newLivenessCache(c.clock, c.timing.Lease)
 	c.env = protocol.Env{Fresh: rand.Text, Random: random, Recall: c.liveness.Of, Lease: c.leaseClock}
+	c.Store = newCheckedStore(store, c.endAll)
+	if o.Timing.Waits > 0 {
+		c.Store.lives = &lives{now: c.clock, of: protocol.NewLives(o.Timing.Waits)}
+		c.env.LifeSince = c.Store.lives.since
+	}
 	c.env.Differs = (&drifts{own: c.timing.Drift, emit: c.events.emit, reported: map[string]struct{}{}}).differs
 	c.sessions = newSessionViews(c.timing, c.env, c.liveness)
 	c.env.Session = c.sessions.Of
@@ -142,10 +147,6 @@ func New(store driver.Store, o Options) *Client {
 	c.readTimers = newTimers(c.clock, time.Second)
 	c.notifier = newNotifier(o.Transport, c.timing.Lease, c.clock, c.readTimers, c.calls.Go)
 
-	c.Store = newCheckedStore(store, c.endAll)
-	if o.Timing.Waits > 0 {
-		c.Store.lives = &lives{now: c.clock, of: protocol.NewLives(o.Timing.Waits)}
-	}
 	c.watcher, _ = store.(driver.Watcher)
 	if r, ok := store.(driver.RefusalCharger); ok {
 		c.charges = r.ChargesRefusals()

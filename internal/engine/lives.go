@@ -34,6 +34,13 @@ func (l *lives) saw(rec driver.Record, err error) error {
 	return err
 }
 
+// since returns when a reply first named the life, and false if none has.
+func (l *lives) since(life string) (time.Duration, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.of.Since(life)
+}
+
 // opens returns next, which opens the latest life if that is allowed.
 func (l *lives) opens(next driver.Record) driver.Record {
 	if l != nil {

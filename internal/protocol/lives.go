@@ -44,6 +44,12 @@ func (l *Lives) Saw(now time.Duration, life string) {
 	l.seen[life] = now
 }
 
+// Since returns the instant after the reply that first named the life, and false if none has.
+func (l *Lives) Since(life string) (time.Duration, bool) {
+	since, seen := l.seen[life]
+	return since, seen
+}
+
 // Opening returns what a write that is sent now may open, zero for nothing. wall is the wall
 // clock's time, on which only tokens depend.
 func (l *Lives) Opening(now time.Duration, wall time.Time) driver.Opening {

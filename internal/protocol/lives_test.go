@@ -26,7 +26,8 @@ func in(life string, rec driver.Record) driver.Record {
 }
 
 // TestSessionThatAnotherServerShows: the end of a session counts only for a lock that the same server
-// has, and its absence only when it has lasted. Meanwhile both are read again, at a pace.
+// has, and, unless it was closed in order, only when that server's life was seen for long enough; its
+// absence only when it has lasted. Meanwhile both are read again, at a pace.
 func TestSessionThatAnotherServerShows(t *testing.T) {
 	g := guarded()
 	over := alive(g, "s", "b")
@@ -36,8 +37,19 @@ func TestSessionThatAnotherServerShows(t *testing.T) {
 		shown Result
 		then  func(lock, session *View, at time.Duration) // what makes the end count
 	}{
-		"closed": {closed, func(lock, _ *View, at time.Duration) {
+		"closed": {closed, func(lock, session *View, at time.Duration) {
 			lock.Observe(at, at, driver.Strong, in("new", under(g, "s", "v", 7)), true)
+			session.Observe(at+g.Waits-1, at+g.Waits-1, driver.Strong, closed.Record, true)
+			if lock.Ended() {
+				t.Error("the end counts while the holder may still act")
+			}
+			inOrder := closed.Record
+			inOrder.End = driver.EndReleased
+			session.Observe(at+g.Waits-1, at+g.Waits-1, driver.Strong, inOrder, true)
+			if !lock.Ended() {
+				t.Error("a session that was closed in order does not count as ended")
+			}
+			session.Observe(at+g.Waits, at+g.Waits, driver.Strong, closed.Record, true)
 		}},
 		"absent": {Result{Outcome: Applied}, func(lock, session *View, at time.Duration) {
 			session.Observe(at+g.Waits-1, at+g.Waits-1, driver.Strong, driver.Record{}, false)

@@ -14,6 +14,7 @@ import (
 // seeing returns an Env whose views of sessions are kept in a map.
 func seeing(t Timing) (Env, map[string]*View) {
 	views, env := map[string]*View{}, counting()
+	env.LifeSince = func(string) (time.Duration, bool) { return 1, true }
 	env.Session = func(id string) *View {
 		if views[id] == nil {
 			views[id] = NewView(t, env)

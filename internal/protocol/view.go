@@ -356,9 +356,20 @@ func (s *View) ended(lock *View) bool {
 	case !known:
 		return false
 	case s.found:
-		return s.rec.State == driver.Closed && s.rec.Life == lock.rec.Life
+		return s.rec.State == driver.Closed && s.rec.Life == lock.rec.Life && (s.rec.End != driver.EndExpired || s.outlasts())
 	}
 	return s.sent >= lock.termSince && (s.t.Waits == 0 || s.sent >= s.termSince+s.t.Waits)
+}
+
+// outlasts says that nobody acts any more on what another life of the engine has confirmed than that which the
+// record names: this process has seen that life for long enough. A session of a former life is shown as
+// expired at once, since it cannot be renewed, but its holder may act until its own deadline.
+func (s *View) outlasts() bool {
+	if s.t.Waits == 0 {
+		return true
+	}
+	since, seen := s.env.LifeSince(s.rec.Life)
+	return seen && s.sent >= since+s.t.Waits
 }
 
 // isRead says whether the session's record shows what has become of that lock's holder, so that it

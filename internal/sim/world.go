@@ -306,11 +306,12 @@ func (w *World) clockOf(bound float64) clock {
 
 func (w *World) env(h *host) protocol.Env {
 	return protocol.Env{
-		Lease:   func() time.Duration { return h.hold.at(w.now) },
-		Session: h.sessionView,
-		Fresh:   func() string { return fmt.Sprintf("v%d", w.number()) },
-		Random:  func() float64 { return float64(w.src.IntN(16)) / 16 },
-		Follow:  1, // of the few locks that there are
+		Lease:     func() time.Duration { return h.hold.at(w.now) },
+		Session:   h.sessionView,
+		Fresh:     func() string { return fmt.Sprintf("v%d", w.number()) },
+		Random:    func() float64 { return float64(w.src.IntN(16)) / 16 },
+		Follow:    1, // of the few locks that there are
+		LifeSince: func(life string) (time.Duration, bool) { return h.lives.Since(life) },
 	}
 }
 
