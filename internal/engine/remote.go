@@ -89,8 +89,8 @@ func (c *Client) RemoteWrite(ctx context.Context, d protocol.RemoteHeartbeat) (d
 		if rec.State == driver.Closed {
 			c.remoteClosed(rec)
 		}
-		if o := c.grants.take(d.Key, d.Token); o != nil {
-			o.taken()
+		if o := c.grants.of(d.Key, d.Token); o != nil {
+			o.taken(d.After)
 		}
 		return rec, nil
 	case protocol.HolderChanged:
@@ -185,10 +185,10 @@ func (o *unconfirmedGrant) giveUp() {
 	})
 }
 
-// taken ends the unconfirmed grant: its holder has shown life.
-func (o *unconfirmedGrant) taken() {
+// taken ends the unconfirmed grant if its holder has shown life: see [protocol.UnconfirmedGrant.Taken].
+func (o *unconfirmedGrant) taken(after string) {
 	o.run.do(func(now time.Duration) protocol.Action {
-		o.m.Taken()
+		o.m.Taken(after)
 		return protocol.Action{}
 	})
 }

@@ -56,12 +56,17 @@ func (o *UnconfirmedGrant) Counts(now, took time.Duration) time.Duration {
 	if o.givenUp || now >= o.freeAt || !o.idle() || least >= float64(o.rec.Lease/countedPart) || usable <= 0 {
 		return 0
 	}
-	o.Taken()
+	o.finish(HolderChanged, driver.Record{}, nil)
 	return usable
 }
 
-// Taken says that the holder has shown life through this process.
-func (o *UnconfirmedGrant) Taken() { o.finish(HolderChanged, driver.Record{}, nil) }
+// Taken says that a holder has shown life through this process, with a beat that follows the given one.
+// That of another term shows nothing: a deleted record's tokens come again.
+func (o *UnconfirmedGrant) Taken(after string) {
+	if id, _, _ := strings.Cut(o.rec.Beat, "-"); IsBeatOf(after, id) {
+		o.finish(HolderChanged, driver.Record{}, nil)
+	}
+}
 
 // Next returns the instant at which Step has something to do.
 func (o *UnconfirmedGrant) Next() (time.Duration, bool) { return o.next(Release, o.freeAt) }

@@ -69,16 +69,19 @@ func TestUnconfirmedGrantGivenUp(t *testing.T) {
 }
 
 // TestUnconfirmedGrantTaken: nothing is sent when the holder has shown life through this process, and
-// a release that is under way then is the last.
+// a release that is under way then is the last. The holder of another term with that token shows nothing.
 func TestUnconfirmedGrantTaken(t *testing.T) {
-	o, _ := offered(timing, 0)
-	o.Taken()
+	o, rec := offered(timing, 0)
+	if o.Taken("former-0000000000001"); o.Over() {
+		t.Error("over by the beat of another term")
+	}
+	o.Taken(rec.Beat)
 	if c := o.Step(timing.Lease).Call; c != nil || !o.Over() {
 		t.Errorf("sends %+v; over %v", c, o.Over())
 	}
-	o, rec := offered(timing, 0)
+	o, rec = offered(timing, 0)
 	frees(t, o, timing.FreeAfter(), rec)
-	o.Taken()
+	o.Taken(rec.Beat)
 	if o.Over() {
 		t.Error("over with a release under way")
 	}

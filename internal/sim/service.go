@@ -298,9 +298,11 @@ func (m *machine) relayed(r *protocol.RemoteWrite) {
 			p.recordCache = driver.Record{}
 		}
 		if o := p.offers[m.of.Token]; o != nil {
-			delete(p.offers, m.of.Token)
-			o.is.(*protocol.UnconfirmedGrant).Taken()
-			o.sleep()
+			grant := o.is.(*protocol.UnconfirmedGrant)
+			if grant.Taken(m.of.After); grant.Over() {
+				delete(p.offers, m.of.Token)
+				o.sleep()
+			}
 		}
 	case protocol.HolderChanged:
 		p.recordCache = driver.Record{}
