@@ -10,8 +10,11 @@ import (
 	"github.com/tenurelock/tenure/internal/protocol"
 )
 
-// peek records that a process has seen a session.
-type peek struct{ sent, at time.Duration }
+// peek records that a process has seen a session, or that it is closed.
+type peek struct {
+	sent, at time.Duration
+	closed   bool
+}
 
 // peeked records the true part of a reply: a session, for its process, with the time of
 // the request; and the first record that an acquire with UnlessAlive sees. An eventual
@@ -21,7 +24,7 @@ func (m *machine) peeked(r *protocol.Call, res protocol.Result) {
 	strong := !r.Kind.Reads() || r.Consistency == driver.Strong
 	answered := res.Outcome == protocol.Applied || res.Outcome == protocol.Conflicted
 	if r.OfSession() && answered && (strong || res.Record.State == driver.Closed) {
-		h.peeks[r.Key] = append(h.peeks[r.Key], peek{m.sentAt, h.w.now})
+		h.peeks[r.Key] = append(h.peeks[r.Key], peek{m.sentAt, h.w.now, res.Record.State == driver.Closed})
 	}
 	looked, known := m.p.view.Known()
 	quicker := known && m.sentCont < looked // than this one
@@ -31,10 +34,10 @@ func (m *machine) peeked(r *protocol.Call, res protocol.Result) {
 }
 
 // firstPeek returns when a session was first shown to the process of an acquire by
-// what was asked after that began, by whatever asked for it; zero if it was not.
+// what was asked after that began, by whatever asked for it, or was shown closed; zero if it was not.
 func (m *machine) firstPeek(session string) time.Duration {
 	for _, p := range m.p.peeks[session] {
-		if p.sent >= m.begun {
+		if p.sent >= m.begun || p.closed && p.at >= m.begun {
 			return p.at
 		}
 	}
