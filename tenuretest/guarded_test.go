@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/driver"
 	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/memstore"
@@ -219,6 +220,48 @@ func TestDeadHolderAfterLoss(t *testing.T) {
 			t.Errorf("history: %+v, %v", terms, err)
 		}
 	})
+}
+
+// TestReleaseDeadAfterARestart: the engine refuses the heartbeats of a session that it has opened in a
+// former life, and shows it as expired at once. The session's holder, cut off, acts until its deadline. An operator
+// whose request has met the refusal does not release its locks before.
+func TestReleaseDeadAfterARestart(t *testing.T) {
+	onGuarded(t, func(t *testing.T, w *tenuretest.World, a, b *tenuretest.Client) {
+		session, err := a.OpenSession(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := session.Acquire(t.Context(), "x", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lease)
+		a.Partition()
+		w.Store().Lose(w.Store().Copy())
+		b.Go(func(ctx context.Context) error { // its request is refused
+			return ended(b.StepDown(ctx, "x", &tenure.StepDownOptions{Reason: "a deploy"}))
+		})
+		begun := time.Now()
+		b.Go(func(ctx context.Context) error {
+			err := admin.ReleaseDead(ctx, b.Client, "x", "it is dead")
+			if l.Check() == nil {
+				t.Errorf("released after %v, while the holder may act", time.Since(begun))
+			}
+			return err
+		})
+		w.Until("the lock is free", func() bool { return w.MustRecord("x").State == driver.Released })
+		if after := time.Since(begun); after > 2*guardedWait {
+			t.Errorf("released after %v", after)
+		}
+	})
+}
+
+// ended leaves out that the holder has ended before it could be asked.
+func ended(err error) error {
+	if errors.Is(err, tenure.ErrNotHeld) {
+		return nil
+	}
+	return err
 }
 
 // TestSurvivorOfLosses: a holder whose record survived goes on through failovers, with its data,
