@@ -392,13 +392,8 @@ func redisPassword(t *testing.T) rotation {
 }
 
 func redisCertificates(t *testing.T) rotation {
-	servers, dir, port := t.TempDir(), t.TempDir(), fmt.Sprint(enginetest.FreePort(t))
-	set := func(t *testing.T) {
-		c := issue(t)
-		c.client(t, dir)
-		c.server(t, servers)
-	}
-	set(t)
+	servers, dir, set := reissued(t)
+	port := fmt.Sprint(enginetest.FreePort(t))
 	e, url := oneRedis(t, "rediss://127.0.0.1:"+port, fmt.Sprintf("ca=%s/ca.pem&cert=%[1]s/client.pem&key=%[1]s/client.key", dir),
 		"--tls-port", port, "--tls-ca-cert-file", servers+"/ca.pem", "--tls-cert-file", servers+"/server.pem",
 		"--tls-key-file", servers+"/server.key")
@@ -466,13 +461,7 @@ func mysqlPassword(t *testing.T) rotation {
 }
 
 func mysqlCertificates(t *testing.T) rotation {
-	servers, dir := t.TempDir(), t.TempDir()
-	set := func(t *testing.T) {
-		c := issue(t)
-		c.client(t, dir)
-		c.server(t, servers)
-	}
-	set(t)
+	servers, dir, set := reissued(t)
 	e, admin := oneMariaDB(t, "--ssl-ca="+servers+"/ca.pem", "--ssl-cert="+servers+"/server.pem", "--ssl-key="+servers+"/server.key")
 	admin(t, "ALTER USER app REQUIRE X509")
 	url := fmt.Sprintf("mysql://app@%s/locks?tls=true&ca=%s/ca.pem&cert=%[2]s/client.pem&key=%[2]s/client.key", e.Addr, dir)
@@ -491,13 +480,7 @@ func mysqlCertificates(t *testing.T) rotation {
 }
 
 func etcdCertificates(t *testing.T) rotation {
-	servers, dir := t.TempDir(), t.TempDir()
-	set := func(t *testing.T) {
-		c := issue(t)
-		c.client(t, dir)
-		c.server(t, servers)
-	}
-	set(t)
+	servers, dir, set := reissued(t)
 	m := enginetest.StartEtcd(t, 1, "--client-cert-auth", "--trusted-ca-file", servers+"/ca.pem",
 		"--cert-file", servers+"/server.pem", "--key-file", servers+"/server.key")[0]
 	at := "etcds://" + strings.TrimPrefix(m.URL, "https://") +
@@ -517,13 +500,7 @@ func etcdCertificates(t *testing.T) rotation {
 }
 
 func zooKeeperCertificates(t *testing.T) rotation {
-	servers, dir := t.TempDir(), t.TempDir()
-	set := func(t *testing.T) {
-		c := issue(t)
-		c.client(t, dir)
-		c.server(t, servers)
-	}
-	set(t)
+	servers, dir, set := reissued(t)
 	port := enginetest.FreePort(t)
 	z := enginetest.StartZooKeeper(
 		t, 1, "forceSync=no", fmt.Sprintf("secureClientPort=%d", port), "secureClientPortAddress=127.0.0.1",
@@ -641,6 +618,19 @@ func issue(t *testing.T) (c issued) {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// reissued returns the folders of a server's and of a client's files, and a function that issues all files again.
+func reissued(t *testing.T) (servers, dir string, set func(*testing.T)) {
+	servers, dir = t.TempDir(), t.TempDir()
+	set = func(t *testing.T) {
+		t.Helper()
+		c := issue(t)
+		c.client(t, dir)
+		c.server(t, servers)
+	}
+	set(t)
+	return servers, dir, set
 }
 
 // client puts the files of a client into a folder.
