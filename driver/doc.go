@@ -95,7 +95,7 @@
 //   - A session ends with the life in which it was opened, which its record tells the store. A
 //     Swap from Alive to Alive in another life is a conflict with a record that shows
 //     Closed, with EndExpired: a claim under the session may be lost, and its heartbeats would keep the holder
-//     believing in it for ever. Get shows what is stored.
+//     believing in it for ever. Until its deadline that holder may act. Get shows what is stored.
 //   - A store that finds nothing about its lives was [ErrReplaced].
 //
 // # Writing a store

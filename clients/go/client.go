@@ -172,8 +172,8 @@ type AcquireOptions struct {
 	// third of a lease, and the acquire waits again.
 	Waiting func(*HeldError)
 
-	// History keeps who held the lock, for tenure history and the dashboard. It costs one more write for each
-	// change of the holder.
+	// History keeps the former holder's term, for tenure history and the dashboard. Each term costs the service
+	// one more write.
 	History bool
 }
 

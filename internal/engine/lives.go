@@ -34,7 +34,7 @@ func (l *lives) saw(rec driver.Record, err error) error {
 	return err
 }
 
-// since returns when a reply first named the life, and false if none has.
+// since is [protocol.Lives.Since].
 func (l *lives) since(life string) (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 )
 
 // RemoteAcquire takes a lock for the remote holder that want names, and returns the granted
-// record. With history, the term of the former holder is written beside the grant. waiting, unless nil, is called
-// for each holder that the call waits for.
+// record. With history, the client also writes the former holder's term into the history, beside the grant.
+// waiting, unless nil, is called for each holder that the call waits for.
 func (c *Client) RemoteAcquire(
 	ctx context.Context, want protocol.Want, history bool, waiting func(held error),
 ) (driver.Record, error) {

@@ -44,7 +44,7 @@ func (l *Lives) Saw(now time.Duration, life string) {
 	l.seen[life] = now
 }
 
-// Since returns the instant after the reply that first named the life, and false if none has.
+// Since returns the instant after the reply that first named the life, and false if no reply has.
 func (l *Lives) Since(life string) (time.Duration, bool) {
 	since, seen := l.seen[life]
 	return since, seen

@@ -60,8 +60,8 @@ func (o *UnconfirmedGrant) Counts(now, took time.Duration) time.Duration {
 	return usable
 }
 
-// Taken says that a holder has shown life through this process, with a beat that follows the given one.
-// That of another term shows nothing: a deleted record's tokens come again.
+// Taken says that a holder with the grant's token has shown life through this process, by a beat that
+// follows the given one. The holder of another term is ignored: tokens restart when a record was deleted.
 func (o *UnconfirmedGrant) Taken(after string) {
 	if id, _, _ := strings.Cut(o.rec.Beat, "-"); IsBeatOf(after, id) {
 		o.finish(HolderChanged, driver.Record{}, nil)

@@ -190,7 +190,7 @@ type Env struct {
 	// calling view keeps it. Recall may be nil.
 	Recall func(rec driver.Record) (time.Duration, bool)
 	// LifeSince returns the instant after the reply that first named a life of the engine, and false if
-	// none has: see [Lives]. It may be nil where the engine loses nothing.
+	// no reply has: see [Lives]. It may be nil where the engine loses nothing.
 	LifeSince func(life string) (time.Duration, bool)
 	// Differs is called for a holder with another drift bound than this process's, at
 	// least once for each of its terms that a view notes, but not for one with

@@ -361,9 +361,9 @@ func (s *View) ended(lock *View) bool {
 	return s.sent >= lock.termSince && (s.t.Waits == 0 || s.sent >= s.termSince+s.t.Waits)
 }
 
-// outlasts says that nobody acts any more on what another life of the engine has confirmed than that which the
-// record names: this process has seen that life for long enough. A session of a former life is shown as
-// expired at once, since it cannot be renewed, but its holder may act until its own deadline.
+// outlasts says that this process has seen the record's life of the engine for so long that all leases of
+// former lives have expired. The engine shows a session of a former life as expired at once, since it cannot be
+// renewed, but its holder acts until its own deadline.
 func (s *View) outlasts() bool {
 	if s.t.Waits == 0 {
 		return true

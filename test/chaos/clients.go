@@ -77,7 +77,7 @@ func (w *clients) mode(seat int) wire.Mode {
 	return []wire.Mode{wire.Write, wire.Read}[(language+nth)%2] // of each language and kind, some are under a session
 }
 
-// held names for the counts what a hold is of.
+// held names each kind of hold in the counts.
 var held = map[wire.Mode]string{
 	"": "of the lock", wire.Read: "of readers", wire.Write: "of writers", wire.Slot: "of slots",
 }

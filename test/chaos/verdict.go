@@ -33,7 +33,7 @@ const (
 type counts struct {
 	Faults  map[kind]int   `json:"faults"`
 	Proved  map[kind]int   `json:"proved,omitempty"`
-	Came    map[string]int `json:"came,omitempty"`    // what work came to, or what holds were of
+	Came    map[string]int `json:"came,omitempty"`    // results of work, or kinds of holds
 	Weather map[string]int `json:"weather,omitempty"` // what gates did to calls
 	Of      map[string]int `json:"of"`                // terms, by the kind of process
 

@@ -44,7 +44,7 @@ export interface AcquireOptions {
   readonly waiting?: (held: HeldError) => void;
   /** Ends the acquire. It has no effect on a lock that is held. */
   readonly signal?: AbortSignal;
-  /** Keeps who held the lock, for `tenure history` and the dashboard: one more write for each change of the holder. */
+  /** Keeps the former holder's term, for `tenure history` and the dashboard: one more write a term. */
   readonly history?: boolean;
 }
 

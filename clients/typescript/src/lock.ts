@@ -308,7 +308,7 @@ export async function runUnder<L extends Lock | Session, T>(
   }
 }
 
-/** Returns what the history says of work that ended in an error; undefined if it did not fail. */
+/** Returns what the record says of work that ended in an error; undefined if it did not fail. */
 function failure(error: unknown): string | undefined {
   if (error === undefined || error instanceof AskedError || error instanceof LostError) {
     return undefined;

@@ -94,8 +94,8 @@ class Client:
         ``label`` is shown beside it. ``data`` is put into the record: 256 KiB at most. ``stop_timeout`` is
         for how many seconds the work may go on after a request to stop; by default the lease duration.
         ``on_stop`` is called when the work must stop; ``waiting`` with each holder waited for, as
-        soon as the service sees it: see :data:`Waiting`. ``history`` keeps who held the lock, for
-        ``tenure history`` and the dashboard: one more write for each change of the holder.
+        soon as the service sees it: see :data:`Waiting`. ``history`` keeps the former holder's
+        term, for ``tenure history`` and the dashboard; each term costs the service one more write.
 
         Raises :class:`HeldError` if another holder has it until the wait is over,
         :class:`UnavailableError` if no server answered, :class:`ProblemError` if the call was

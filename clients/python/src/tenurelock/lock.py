@@ -350,8 +350,8 @@ class Held:
 
 def check_data(data: bytes | None) -> None:
     """Refuses data that no store keeps: a release with them would be refused, and be repeated in vain."""
-    if data is not None and (size := memoryview(data).nbytes) > _MOST_DATA:
-        raise ValueError(f"data has {size} bytes: at most {_MOST_DATA} are allowed")
+    if data is not None and len(data) > _MOST_DATA:
+        raise ValueError(f"data has {len(data)} bytes: at most {_MOST_DATA} are allowed")
 
 
 class Lock(Held):
@@ -531,7 +531,7 @@ def describe(answer: Answer) -> str:
 
 
 def failure(error: BaseException | None) -> str | None:
-    """Returns what the history says of work that ended in an error; None if it did not fail."""
+    """Returns what the record says of work that ended in an error; None if it did not fail."""
     if not isinstance(error, Exception) or isinstance(error, (AskedError, LostError)):
         return None
     text = f"{type(error).__name__}: {error}"

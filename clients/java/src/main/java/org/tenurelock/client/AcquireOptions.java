@@ -121,8 +121,8 @@ public final class AcquireOptions {
     }
 
     /**
-     * Keeps who held the lock, for {@code tenure history} and the dashboard: one more write for each change of
-     * the holder.
+     * Keeps the former holder's term, for {@code tenure history} and the dashboard. Each term costs the service
+     * one more write.
      */
     public AcquireOptions history() {
         return with(v -> v.history = true);
