@@ -287,7 +287,7 @@ func termOf(of tenure.Term, l *lock, at time.Time) term {
 	}
 	switch {
 	case of.Unknown:
-		t.Owner, t.Why = "unknown", "dropped, or its holder crashed before it was written"
+		t.Owner, t.Why = "unknown", "dropped, or the next holder kept no history, or crashed as this one did"
 		t.Until, t.How = clockText(of.Until), cmp.Or(t.How, "unknown")
 	case of.End == "" && l.State == expired:
 		t.Until, t.How, t.Class = "unknown", "no sign of life", endClass(tenure.EndExpired)

@@ -139,7 +139,7 @@ func termCells(t tenure.Term, over time.Time) []string {
 	if t.Unknown {
 		return []string{
 			formatToken(t.Token), "unknown", "-", "-", "-", "-", "-", "unknown",
-			"its holder and the next one crashed before it was written",
+			"the next holder kept no history, or crashed as this one did",
 		}
 	}
 	until, held, why := clockText(t.Until), "-", "-"
