@@ -96,7 +96,7 @@ func (k *tracker) leave() {
 	}
 }
 
-// thin drops the trackers that have been idle for the longest time. For held locks, it
+// thin drops the trackers that have been idle for the longest time. For locks that others hold, it
 // notes since when each has shown its sign of life.
 func (c *Client) thin() {
 	var old []*tracker
@@ -105,7 +105,9 @@ func (c *Client) thin() {
 		k := c.idle.Remove(c.idle.Front()).(*tracker)
 		if k.idle = nil; k.refs == 0 {
 			delete(c.trackers, k.key)
-			old = append(old, k)
+			if c.own[k.key] == nil { // else its lease has newer knowledge
+				old = append(old, k)
+			}
 		}
 	}
 	c.mu.Unlock()
