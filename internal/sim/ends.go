@@ -160,6 +160,9 @@ func (l *lock) wrote(m *machine, r *protocol.Call, was driver.Record, found bool
 		token, number = 0, 0
 	}
 	l.lain = serial(token, number)
+	if m.life != l.life {
+		l.kept = 0 // a duplicate from before the record was deleted has replaced what was confirmed since
+	}
 }
 
 // lives notes what a write shows of the life of the holder.

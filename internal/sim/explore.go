@@ -113,6 +113,13 @@ func Schedule(src Source) Config {
 	return c
 }
 
+// OnLosingEngine puts the world on an engine that loses writes, without what is not modelled there.
+func (c *Config) OnLosingEngine() {
+	c.Loses, c.Processes = true, max(c.Processes, minProcesses)
+	c.Clients, c.Replicas, c.Guarded = 0, 0, false
+	c.Deletions, c.Unless, c.Observers = false, false, false
+}
+
 // Sum is what many runs were like.
 type Sum struct {
 	Schedules, Events uint64

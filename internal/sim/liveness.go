@@ -74,11 +74,20 @@ func (w *World) patience() time.Duration {
 	}
 	if w.engine != nil {
 		most += w.t.Waits - w.most.Lease // instead of the lease of who has died
-		if slices.ContainsFunc(w.locks, func(l *lock) bool { return l.store.rec.State == driver.Reserved }) {
-			most += w.t.Waits // a closed life hides a reservation, so that its count begins when the life is opened
+		if slices.ContainsFunc(w.locks, (*lock).countsTwice) {
+			most += w.t.Waits
 		}
 	}
 	return w.slow(most)
+}
+
+// countsTwice says that those who want the lock may have to count from the beginning once more, on an engine that
+// loses writes. A closed life hides a reservation, so that its count begins when the life is opened. A session that
+// a former life has closed may be deleted after most of the count, and an absent one names no life.
+func (l *lock) countsTwice() bool {
+	rec := l.store.rec
+	swept := rec.State == driver.Held && rec.Session != "" && !l.storeOf(driver.SessionKey(rec.Session)).found
+	return rec.State == driver.Reserved || swept
 }
 
 // watchLiveness runs the healed world until each lock must have been granted, and

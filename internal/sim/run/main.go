@@ -6,9 +6,9 @@
 // goes on until it is stopped. The first violation ends it with status 1: it prints the seed,
 // shrinks what the seed has chosen, and prints what happened.
 //
-//	run [-seeds N] [-hours H] [-faults LIST] [-first SEED] [-all]
-//	run -seed SEED [-trace FILE]
-//	run -tape FILE [-trace FILE]
+//	run [-seeds N] [-hours H] [-faults LIST] [-losing] [-first SEED] [-all]
+//	run -seed SEED [-losing] [-trace FILE]
+//	run -tape FILE [-losing] [-trace FILE]
 package main
 
 import (
@@ -36,7 +36,7 @@ type options struct {
 	seeds, first uint64
 	hours        float64
 	without      sim.Fault
-	all          bool
+	losing, all  bool
 	src          sim.Source // to replay, or nil
 	trace        string
 	lines        int
@@ -53,6 +53,7 @@ func main() {
 		o.without = with.Except()
 		return err
 	})
+	flag.BoolVar(&o.losing, "losing", false, "put all schedules on an engine that loses what it has answered")
 	flag.BoolVar(&o.all, "all", false, "fail if a transition of the core was not seen")
 	flag.Func("seed", "replay the schedule of this seed", func(s string) error {
 		seed, err := strconv.ParseUint(s, 10, 64)
@@ -86,7 +87,12 @@ func main() {
 }
 
 // shape changes what a schedule has drawn.
-func (o *options) shape(c *sim.Config) { c.Without = o.without }
+func (o *options) shape(c *sim.Config) {
+	c.Without = o.without
+	if o.losing {
+		c.OnLosingEngine()
+	}
+}
 
 // explore runs schedules, and replays the first that fails when it has become small.
 func (o *options) explore(out io.Writer) bool {
