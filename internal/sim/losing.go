@@ -276,7 +276,8 @@ func (l *lock) guarded(m *machine, r *protocol.Call, was store, res protocol.Res
 func (l *lock) raised(m *machine, r *protocol.Call, was store) {
 	is := l.store.rec
 	l.note("store: %v of %s raises %s to %s", r.Kind, m, shown(was.rec), shown(is))
-	if was.rec.State == driver.Held && was.rec.Session == "" {
+	stray := l.written[was.rec.Beat].by == m // its own claim was applied too late, and no work began
+	if was.rec.State == driver.Held && was.rec.Session == "" && !stray {
 		l.stood(m, r, was.rec, l.beat(was.rec.Beat).first)
 	}
 	if t := l.terms[was.rec.Token]; was.found && t != nil && t.end == "" {
