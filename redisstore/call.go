@@ -209,6 +209,9 @@ func (s *Store) sorted(out []rueidis.RedisMessage) (a answer, err error) {
 	case "replicas":
 		err = fmt.Errorf("%s replicas are online and not behind by more than %s s, and writes need %s: %s",
 			text(1), s.lag, s.needs(), "a primary that was cut off must not go on")
+	case "unheard":
+		err = fmt.Errorf("the replicas must first confirm what the server has sent to them: they do within a second, and "+
+			"have not for %s s and 2", s.lag)
 	default:
 		a.life, a.id = text(1), text(2)
 		if len(out) < 3 || a.life == "" || a.id == "" {

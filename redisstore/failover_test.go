@@ -109,6 +109,7 @@ func TestSentinel(t *testing.T) {
 		_, err := s.Create(ctx, driver.CreateOptions{})
 		return err
 	})
+	heard(t, s)
 	rec := mustClaim(t, s, held("a"))
 	life := rec.Life
 	mustDo(t, one.Addr, "WAIT", "1", "0")

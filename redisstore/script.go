@@ -12,7 +12,7 @@ import (
 // a cluster, and in one stream of replication.
 //
 // {PREFIX}:life is the store's own hash: f is the format, id names the store, is has its settings, open
-// is the life that is open, and base is the least token of that life.
+// is the life that is open, base is the least token of that life, and mark tells when the replicas followed.
 //
 // {PREFIX}:names is a sorted set of the keys that have a record.
 //
@@ -53,7 +53,7 @@ if not string.find(info, 'role:master', 1, true) then return {'replica'} end
 `
 	// storeLua refuses another store than that of the caller.
 	storeLua = serverLua + `
-local store = redis.call('HMGET', KEYS[1], 'f', 'id', 'is', 'open', 'base')
+local store = redis.call('HMGET', KEYS[1], 'f', 'id', 'is', 'open', 'base', 'mark')
 if not store[1] then return {'absent'} end
 if store[1] ~= '1' then return {'later', store[1]} end
 if ARGV[1] ~= '' and store[2] ~= ARGV[1] then return {'other'} end
@@ -63,14 +63,35 @@ local guarded = ARGV[2] ~= 'single'
 if not guarded then open, base = life, '0' end
 `
 	// writeLua refuses a write with too few replicas, or too many. A primary without replicas must not get one.
+	//
+	// A lag is the time since an answer arrived, which may be long after a replica has sent it: the network was away,
+	// or the server stood still. So a mark notes the time and how much was sent to replicas by then. A replica that has
+	// acknowledged more followed the server after that time. All this is by the server's own clock.
 	writeLua = storeLua + `
-local replicas = 0
+local replicas, after, stands = 0, 0, true
+local least, most, lag = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local at, sent, known = string.match(store[6] or '', '^' .. life .. ' (%d+) (%d+) (%d+)$')
+at, sent, known = tonumber(at or 0), tonumber(sent or 0), tonumber(known or 0)
 if not string.find(info, 'connected_slaves:0', 1, true) then
-  for lag in string.gmatch(info, 'state=online[^\r\n]*lag=(%d+)') do
-    if ARGV[4] == '0' or tonumber(lag) <= tonumber(ARGV[5]) then replicas = replicas + 1 end
+  for offset, silent in string.gmatch(info, 'state=online[^\r\n]*offset=(%d+)[^\r\n]*lag=(%d+)') do
+    if most == 0 or tonumber(silent) <= lag then replicas = replicas + 1 end
+    if tonumber(offset) > sent then after = after + 1 end
   end
 end
-if replicas < tonumber(ARGV[3]) or replicas > tonumber(ARGV[4]) then return {'replicas', tostring(replicas)} end
+if most > 0 then
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local was, knew = at, known
+  if now < at then at, known = 0, 0 end
+  if after >= least then known = at end
+  if known == at and now >= at + 1000 then at, sent = now, string.match(info, 'master_repl_offset:(%d+)') end
+  if at ~= was or known ~= knew then
+    redis.pcall('HSET', KEYS[1], 'mark', string.format('%s %.0f %.0f %.0f', life, at, sent, known))
+  end
+  stands = now <= known + (lag + 2) * 1000
+end
+if replicas < least or replicas > most then return {'replicas', tostring(replicas)} end
+if not stands then return {'unheard'} end
 local function less(a, b) return #a < #b or #a == #b and a < b end
 local function answer(word, all) return {word, life, id, all or redis.call('HGETALL', KEYS[2]), base} end
 `

@@ -140,12 +140,15 @@ func TestConformanceOfCluster(t *testing.T) {
 		options := Options{Prefix: prefixOf(t), Replicas: 1}
 		primary, _ := c.pair(t, options.Prefix)
 		h := harness(t, primary, options)
+		first := opened(t, c.option(), options)
+		heard(t, first)
 		h.Open = func(t *testing.T) driver.Store { return opened(t, c.option(), options) }
 		h.Hang = func(*testing.T) func() {
 			primary.Stop()
 			return func() {
 				primary.Continue()
 				online(t, primary.Addr, 1)
+				heard(t, first)
 			}
 		}
 		h.Lose = func(t *testing.T) func() {
@@ -157,6 +160,7 @@ func TestConformanceOfCluster(t *testing.T) {
 			return func() {
 				primary.Restore("dump.rdb", dump)
 				online(t, primary.Addr, 1)
+				heard(t, first)
 			}
 		}
 		return h

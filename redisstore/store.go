@@ -48,7 +48,8 @@ type Options struct {
 	// that are not promoted leave the old primary within Lag and 2 s: see docs/guides/redis.md. It needs 2 replicas.
 	Quorum bool
 
-	// Lag is for how long a replica may be silent, in whole seconds: 3 s if zero. It has no meaning without Replicas.
+	// Lag is for how long a replica may be silent, in whole seconds: 3 s if zero. It has no meaning without Replicas. After
+	// Lag and 2 s without any write the first one is refused until the replicas have answered, within a second.
 	Lag time.Duration
 
 	// Single is for one server without replicas that loses nothing: it must have appendonly yes and appendfsync always.

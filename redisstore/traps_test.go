@@ -303,6 +303,19 @@ func inSync(t testing.TB, addr string) {
 	})
 }
 
+// heard waits until the primary knows that its replicas follow, so that it takes writes.
+func heard(t testing.TB, s *Store) {
+	t.Helper()
+	enginetest.Eventually(t, "a primary whose replicas have answered", func(ctx context.Context) error {
+		rec := held(fresh())
+		_, err := s.Swap(ctx, rec, next(rec, driver.Held))
+		if _, answered := errors.AsType[*driver.ConflictError](err); answered {
+			return nil
+		}
+		return err
+	})
+}
+
 // TestReplicas: no write is made while a replica is silent, or one is too many.
 func TestReplicas(t *testing.T) {
 	primary := enginetest.StartRedis(t)
@@ -368,6 +381,7 @@ func TestFailover(t *testing.T) {
 	inSync(t, replica.Addr)
 	options := Options{Replicas: 1}
 	s := created(t, primary.Addr, options)
+	heard(t, s)
 	free := mustClaim(t, s, held("free"))
 	free = mustSwap(t, s, free, next(free, driver.Released))
 	kept := mustClaim(t, s, held("kept"))

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The Tenure Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenurelock/tenure/driver"
+	"github.com/tenurelock/tenure/internal/enginetest"
+)
+
+// lateLink passes the connection of a replica to its primary. Once it is held, what the replica sends arrives when it
+// is let go, as after a partition: the first segment again, and the end of the connection a round trip later.
+type lateLink struct {
+	addr string
+	held sync.RWMutex // locked: it is
+}
+
+func newLateLink(t *testing.T, primary string) *lateLink {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	l := &lateLink{addr: listener.Addr().String()}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go l.serve(conn, primary)
+		}
+	}()
+	return l
+}
+
+func (l *lateLink) serve(replica net.Conn, addr string) {
+	defer replica.Close()
+	primary, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer primary.Close()
+	go func() { _, _ = io.Copy(replica, primary) }()
+	for part := make([]byte, 64); err == nil; {
+		var n int
+		n, err = replica.Read(part)
+		l.held.RLock()
+		_, _ = primary.Write(part[:n])
+		l.held.RUnlock()
+	}
+	time.Sleep(5 * time.Millisecond)
+}
+
+// TestLateAnswers: a primary that was cut off gets, when the network is back, what its replica sent before it was
+// promoted. That is no sign that the replica follows.
+func TestLateAnswers(t *testing.T) {
+	primary := enginetest.StartRedis(t)
+	link := newLateLink(t, primary.Addr)
+	replica := enginetest.StartRedis(t, "--replicaof", strings.Replace(link.addr, ":", " ", 1))
+	inSync(t, replica.Addr)
+	options := Options{Replicas: 1, Lag: time.Second}
+	s := created(t, primary.Addr, options)
+	heard(t, s)
+	link.held.Lock()
+	time.Sleep(2 * time.Second) // the replica answers each second
+	mustDo(t, replica.Addr, "REPLICAOF", "NO", "ONE")
+	time.Sleep(options.Lag + ackPeriod + 200*time.Millisecond)
+	_, _, err := s.Claim(t.Context(), held(fresh()))
+	want(t, "a claim without a replica", err, "0 replicas", driver.ErrNotApplied)
+	link.held.Unlock()
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		if _, _, err := s.Claim(t.Context(), held(fresh())); !errors.Is(err, driver.ErrNotApplied) {
+			t.Fatalf("a claim after the bound: %v", err)
+		}
+	}
+}
