@@ -38,7 +38,9 @@ func New(store driver.Store, options *Options) (*Client, error) {
 	}
 	c := &Client{options: o, timing: o.timing()}
 	if guarded, is := store.(driver.Guarded); is {
-		c.timing.Waits = guarded.Waits()
+		// A holder that the engine has lost may have the best of clocks, and keep the least margin.
+		lost := driver.Record{Beat: "lost", Lease: guarded.Waits(), Drift: protocol.RawDrift}
+		c.timing.Waits = c.timing.Wait(lost)
 	}
 	c.options.LossyStore = c.timing.Waits > 0
 	quick, slowdown := quickOf(o.Clock)

@@ -73,6 +73,30 @@ func TestLostGrant(t *testing.T) {
 	}
 }
 
+// TestLostGrantByAnotherClock: the grant was lost of a holder whose clock is better, and which keeps less of its lease as a
+// margin. Who opens the life knows nothing of it, and waits for it nevertheless.
+func TestLostGrantByAnotherClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const graces = 50 // in a lease
+		w := tenuretest.New(t, func(o *tenure.Options) { o.LeaseDuration, o.Grace = lease, lease/graces })
+		w.Store().Guard(lease)
+		with := func(drift float64) func(*tenure.Options) {
+			return func(o *tenure.Options) { o.MaxClockDrift = drift }
+		}
+		a, b := w.Client("a", with(0.01)), w.Client("b", with(0.09))
+		earlier := w.Store().Copy()
+		a.SetRate(0.99)
+		b.SetRate(1.09)
+		lost := a.MustAcquire("x", nil)
+		a.Partition()
+		w.Store().Lose(earlier)
+		b.MustAcquire("x", nil)
+		if lost.Check() == nil {
+			t.Error("the lost holder acts beside the next one")
+		}
+	})
+}
+
 // TestTakeoverOnLossyStore waits as long as the store says, whatever the lease of the lock is.
 func TestTakeoverOnLossyStore(t *testing.T) {
 	onGuarded(t, func(t *testing.T, _ *tenuretest.World, a, b *tenuretest.Client) {
