@@ -139,6 +139,43 @@ func TestSentinel(t *testing.T) {
 	mustClaim(t, s, held("b"))
 }
 
+// TestSentinelLeavesHungPrimary: calls to a primary that hangs end when the client goes to another one. The store
+// is not closed then.
+func TestSentinelLeavesHungPrimary(t *testing.T) {
+	enginetest.MakeVerify(t)
+	one := enginetest.StartRedis(t)
+	two := enginetest.StartRedis(t, "--replicaof", strings.Replace(one.Addr, ":", " ", 1))
+	inSync(t, two.Addr)
+	sentinel := startSentinel(t, one.Addr, 1, "sentinel down-after-milliseconds main 1000")
+	at := rueidis.ClientOption{InitAddress: []string{sentinel}}
+	at.Sentinel.MasterSet = "main"
+	s, err := Connect(at, &Options{Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	enginetest.Eventually(t, "a store", func(ctx context.Context) error {
+		_, err := s.Create(ctx, driver.CreateOptions{})
+		return err
+	})
+	enginetest.Eventually(t, "a Sentinel that knows the replica", func(context.Context) error {
+		of, err := do(t, sentinel, "SENTINEL", "MASTER", "main").AsStrMap()
+		if err == nil && of["num-slaves"] != "1" {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+	one.Stop()
+	t.Cleanup(one.Continue)
+	enginetest.Eventually(t, "a read from the other server", func(ctx context.Context) error {
+		_, err := s.Get(ctx, "a", driver.Strong)
+		if errors.Is(err, driver.ErrClosed) {
+			t.Errorf("the store is called closed: %v", err)
+		}
+		return err
+	})
+}
+
 // startSentinel starts a Sentinel that watches the primary at an address, which it calls main. So many
 // Sentinels must agree that it is down. Settings are more lines of its configuration.
 func startSentinel(t *testing.T, primary string, quorum int, settings ...string) (addr string) {
