@@ -104,7 +104,11 @@ func (g *Guarded) guard() (*guard, error) {
 	case set.SenderTimeout < time.Second || set.SenderTimeout%time.Second != 0:
 		return nil, fmt.Errorf("pgstore: sender timeout %v: it is whole seconds, at least one", set.SenderTimeout)
 	}
-	set.waits = set.Lease + extended(set.SenderTimeout+senderSlack)
+	bound := set.SenderTimeout + senderSlack
+	if set.Need < set.Standbys { // a standby that is not promoted may leave as late as that, and only then its silence begins
+		bound += set.SenderTimeout
+	}
+	set.waits = set.Lease + extended(bound)
 	set.settings = fmt.Sprintf("standbys=%d of %d wal_sender_timeout=%v lease=%v",
 		set.Need, set.Standbys, set.SenderTimeout, set.Lease)
 	return &set, nil
@@ -122,8 +126,8 @@ func (g *guard) needs() string {
 }
 
 // Waits returns how long a contender waits: see [driver.Guarded]. It is the longest lease and 5.5 s with
-// Guarded.Watchdog, or 1.1 times the sender timeout and 2 s with Guarded.Standbys: 20.5 s and 28.2 s by default. Without
-// Options.Guarded it is 0.
+// Guarded.Watchdog, or 1.1 times the sender timeout and 2 s with Guarded.Standbys: 20.5 s and 28.2 s by default. If not all
+// standbys are needed, the sender timeout counts twice: 39.2 s. Without Options.Guarded it is 0.
 func (s *Store) Waits() time.Duration {
 	if s.guard == nil {
 		return 0

@@ -78,7 +78,13 @@ var small = Guarded{Standbys: 2, Need: 1, SenderTimeout: time.Second, Lease: 2 *
 
 // cluster starts a primary and two standbys, which follow it through relays.
 func cluster(t *testing.T) (primary *enginetest.PostgreSQLServer, standbys []*enginetest.PostgreSQLServer, relays []*enginetest.Relay) {
-	primary = enginetest.StartPostgreSQL(t, "fsync=on", "wal_log_hints=on", "full_page_writes=on", "wal_sender_timeout=1s")
+	return clusterOf(t, small)
+}
+
+// clusterOf is cluster with the sender timeout of a guard.
+func clusterOf(t *testing.T, g Guarded) (primary *enginetest.PostgreSQLServer, standbys []*enginetest.PostgreSQLServer, relays []*enginetest.Relay) {
+	primary = enginetest.StartPostgreSQL(t, "fsync=on", "wal_log_hints=on", "full_page_writes=on",
+		"wal_sender_timeout="+g.SenderTimeout.String())
 	for range 2 {
 		r := enginetest.NewRelay(t, primary.Addr)
 		relays = append(relays, r)
@@ -236,6 +242,37 @@ func TestServerThatStoodStill(t *testing.T) {
 			t.Errorf("a write that had waited: %v", err)
 		}
 	}
+}
+
+// TestStandbyThatLeavesLate: the standby that is not promoted leaves the old primary as late as it may, and the network
+// hides that from the old primary. It goes on for no longer than contenders wait.
+func TestStandbyThatLeavesLate(t *testing.T) {
+	enginetest.MakeVerify(t)
+	g := small
+	g.SenderTimeout = 4 * time.Second
+	primary, standbys, relays := clusterOf(t, g)
+	created(t, primary.URL, &g)
+	s := mustOpenWith(t, primary.URL, &Options{Guarded: &g, Listen: ListenOff})
+	enginetest.Claim(t, s, shortly())
+	replayed(t, primary, standbys...)
+	defer relays[0].Hold()()
+	standbys[0].Promote()
+	promoted := time.Now()
+	var last time.Duration // of a write after the promotion
+	for leaves := g.SenderTimeout; last == 0 || time.Since(promoted) < last+2*time.Second; {
+		if leaves > 0 && time.Since(promoted) > leaves {
+			defer relays[1].Hold()()
+			leaves = 0
+		}
+		if _, _, err := s.Claim(t.Context(), shortly()); err == nil {
+			last = time.Since(promoted)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if most := s.Waits() - g.Lease; last > most {
+		t.Errorf("the old primary took a write %v after the promotion, and contenders wait for %v", last, most)
+	}
+	t.Logf("the last write was %v after the promotion", last)
 }
 
 // shortly is a lock that nobody has claimed.

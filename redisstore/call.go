@@ -131,7 +131,7 @@ func (s *Store) failed(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case s.life.Ended(): // not rueidis.ErrClosing: that is also a connection of which Sentinels have taken the client
+	case s.life.Ended(): // not rueidis.ErrClosing, which also means that Sentinels have named another server
 		return fmt.Errorf("%w (%w)", driver.ErrClosed, err)
 	case errors.Is(err, errSorted):
 		return err

@@ -161,7 +161,7 @@ func TestSentinelLeavesHungPrimary(t *testing.T) {
 	enginetest.Eventually(t, "a Sentinel that knows the replica", func(context.Context) error {
 		of, err := do(t, sentinel, "SENTINEL", "MASTER", "main").AsStrMap()
 		if err == nil && of["num-slaves"] != "1" {
-			err = errors.New("there is none")
+			err = errors.New("it knows no replica")
 		}
 		return err
 	})

@@ -84,3 +84,40 @@ func TestLateAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestQuorumThatLeavesLate: the replica that is not promoted leaves the old primary as late as it may, and the network
+// hides that from the old primary. It goes on for no longer than contenders wait.
+func TestQuorumThatLeavesLate(t *testing.T) {
+	primary := enginetest.StartRedis(t)
+	options := Options{Replicas: 2, Quorum: true, Lag: 2 * time.Second}
+	var links []*lateLink
+	var replicas []*enginetest.Engine
+	for range 2 {
+		link := newLateLink(t, primary.Addr)
+		replica := enginetest.StartRedis(t, "--replicaof", strings.Replace(link.addr, ":", " ", 1))
+		inSync(t, replica.Addr)
+		links, replicas = append(links, link), append(replicas, replica)
+	}
+	s := created(t, primary.Addr, options)
+	heard(t, s)
+	links[0].held.Lock() // for ever
+	mustDo(t, replicas[0].Addr, "REPLICAOF", "NO", "ONE")
+	promoted := time.Now()
+	var last time.Duration // of a write after the promotion
+	for leaves := options.Lag + ackPeriod - 100*time.Millisecond; last == 0 || time.Since(promoted) < last+2*time.Second; {
+		if leaves > 0 && time.Since(promoted) > leaves {
+			links[1].held.Lock()
+			host, port, _ := strings.Cut(replicas[0].Addr, ":")
+			mustDo(t, replicas[1].Addr, "REPLICAOF", host, port)
+			leaves = 0
+		}
+		if _, _, err := s.Claim(t.Context(), held(fresh())); err == nil {
+			last = time.Since(promoted)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if most := s.Waits() - DefaultLease; last > most {
+		t.Errorf("the old primary took a write %v after the promotion, and contenders wait for %v", last, most)
+	}
+	t.Logf("the last write was %v after the promotion", last)
+}

@@ -186,7 +186,8 @@ func TestOptions(t *testing.T) {
 	}
 	for waits, o := range map[time.Duration]*Options{
 		15 * time.Second:         nil,
-		20500 * time.Millisecond: {Replicas: 2, Quorum: true},
+		20500 * time.Millisecond: {Replicas: 1},
+		26 * time.Second:         {Replicas: 2, Quorum: true},
 		63300 * time.Millisecond: {Lease: time.Minute, Replicas: 1, Lag: time.Second},
 		0:                        {Single: true},
 	} {
