@@ -121,3 +121,25 @@ func TestQuorumThatLeavesLate(t *testing.T) {
 	}
 	t.Logf("the last write was %v after the promotion", last)
 }
+
+// TestRightsWithReplicas: the rights of the policy suffice to see that replicas follow.
+func TestRightsWithReplicas(t *testing.T) {
+	primary := enginetest.StartRedis(t)
+	replica := enginetest.StartRedis(t, "--replicaof", strings.Replace(primary.Addr, ":", " ", 1))
+	inSync(t, replica.Addr)
+	options := Options{Replicas: 1}
+	text, _, err := created(t, primary.Addr, options).Policy(t.Context(), driver.PolicyOptions{Role: "app"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDo(t, primary.Addr, strings.Fields(strings.Replace(text, "PASSWORD", "secret", 1))...)
+	o := option(primary.Addr)
+	o.Username, o.Password = "app", "secret"
+	s, err := Connect(o, &options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	heard(t, s)
+	mustClaim(t, s, held("a"))
+}

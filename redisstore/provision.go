@@ -127,7 +127,7 @@ func (s *Store) Describe(ctx context.Context, _ driver.Timing) (out driver.Descr
 // The commands that the store needs.
 const (
 	rights   = "+eval +evalsha +info +hmget +hgetall +exists +zrangebylex +zcard +subscribe +unsubscribe +ping +hello"
-	toWrite  = " +hset +hget +hincrby +zadd +zrem +del +publish"
+	toWrite  = " +hset +hget +hincrby +zadd +zrem +del +publish +time"
 	toBeSure = " +config|get"
 )
 
