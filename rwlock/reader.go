@@ -245,18 +245,20 @@ func (l *Lock) look(ctx context.Context, slot slots.Lock) (gate tenure.Status, e
 	return gate, err
 }
 
-// freeDead frees a gate whose holder has shown no life for its lease, or that was
-// reserved for an owner that has not come.
+// freeDead frees a gate whose holder has shown no life for its lease, or has closed the session
+// that it was held under, or that was reserved for an owner that has not come.
 func (l *Lock) freeDead(ctx context.Context, gate tenure.Status) error {
 	if gate.State == tenure.StateHeld {
 		err := admin.ReleaseDead(ctx, l.client, GateName(l.name), "the writer has shown no sign of life for its lease: readers wait")
 		switch {
+		case errors.Is(err, tenure.ErrNotHeld) && gate.Session != "": // it was closed in order, and the record stays
 		case errors.Is(err, tenure.ErrNotHeld): // another process was quicker
 			return nil
 		case errors.Is(err, tenure.ErrAlive):
 			return busyWriter(gate.Owner, gate.Lease)
+		default:
+			return err
 		}
-		return err
 	}
 	lease, err := l.client.TryAcquire(ctx, GateName(l.name), nil)
 	var held *tenure.HeldError

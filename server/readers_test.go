@@ -363,3 +363,30 @@ func TestAFirstHeartbeatAfterTheLease(t *testing.T) {
 		})
 	}
 }
+
+// A session that was closed leaves the record of a gate under it as it was: readers that have waited, and
+// those that come later, get in.
+func TestReadersAfterTheSessionOfAWriter(t *testing.T) {
+	for _, waited := range []time.Duration{0, 20 * time.Second} {
+		inWorld(t, func(w *world) {
+			p := w.session(ci, "web-1")
+			gate, _ := w.part("jobs/c", "web-1", writes)
+			w.want(p.attach(gate, gate.next()), 200, "")
+			var waiter *stream
+			if waited > 0 {
+				waiter = w.parting("jobs/c", "web-2", reads, waits(waited))
+				time.Sleep(2 * time.Second)
+			}
+			w.want(p.close(), 200, "")
+			closed := time.Now()
+			if waited == 0 {
+				waiter = w.parting("jobs/c", "web-2", reads)
+			}
+			a := w.want(waiter.answer(), 200, "")
+			last, _ := a.json["last_writer"].(map[string]any)
+			if a.number("fence_token") != 3 || last["owner"] != "web-1" || last["end"] != "released" || time.Since(closed) > 5*time.Second {
+				w.Errorf("after %v the reader is told %s", time.Since(closed), a.text)
+			}
+		})
+	}
+}
