@@ -493,8 +493,12 @@ class Closing(OneSession):
     def test_and_for_the_time_to_stop_at_most(self) -> None:
         session, closed = self.open(stop_timeout=0.1), threading.Event()
         thread = self.works(session, lambda _: closed.wait(SOON))
-        session.close()
-        self.assertIsNone(self.service.holder_of("a"))
+        with self.assertRaisesRegex(UncertainError, "session S1 expires: work under its locks did not end in time"):
+            session.close()
+        self.assertIsNotNone(self.service.holder_of("a"))
+        self.clock.advance(15000)
+        self.assertEqual(self.service.bodies(CLOSE), [])
+        self.assertEqual(len(self.service.bodies(HEARTBEAT)), 1)
         closed.set()
         thread.join(SOON)
 

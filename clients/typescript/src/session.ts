@@ -121,10 +121,10 @@ export class Session extends Locks<SessionAcquireOptions> implements AsyncDispos
 
   /**
    * Ends the right to act under all locks at once, waits until the work of each {@link run} has returned, for a
-   * lease at most, and frees all locks by one call.
+   * lease at most, and frees all locks by one call. If work goes on the session is not closed, and expires.
    *
-   * Rejects with what had ended the session before: LostError, ExpiredError; or with UncertainError if no
-   * answer came for the time of a lease. A second call ends as the first.
+   * Rejects with what had ended the session before: LostError, ExpiredError; or with UncertainError if the session
+   * expires, or no answer came for the time of a lease. A second call ends as the first.
    */
   close(): Promise<void> {
     this.#closed ??= this.#held.close();
@@ -430,10 +430,14 @@ class Held {
     this.#closing = true;
     this.over.abort(this.error());
     this.#locks.forEach((lock) => lock.closes());
-    await Promise.race([Promise.all(this.#works), sleep(leaseMs, undefined, false)]);
+    const working = Promise.all(this.#works).then(() => false);
+    const outlasted = await Promise.race([working, sleep(leaseMs, undefined, false).then(() => true)]);
     const release = this.lease.release(this.now());
     this.#heartbeats.abort();
     await this.#heartbeats.ended();
+    if (outlasted) {
+      throw ended ?? new UncertainError(`session ${this.id} expires: work under its locks did not end in time`);
+    }
     const { clock } = this.#context;
     const body = { session: this.id };
     const last = await carryOut(release, clock, this.#calls, "/v1/sessions/close", body, this.limit);

@@ -69,6 +69,7 @@ class Session(Held):
         self._locks: dict[tuple[str, int], SessionLock] = {}
         self._acquiring: dict[int, Acquiring] = {}
         self._stop_timeout = grant.lease / SECOND if stop_timeout is None else stop_timeout
+        self._outlasted = False  # by the block of a lock, which may still act
         super().__init__(f"session {grant.name}", self._session, client.clock, client.caller(), client.caller())
 
     def acquire(self, name: str, **options: Unpack[Options]) -> Lock:
@@ -103,10 +104,11 @@ class Session(Held):
     def close(self) -> None:
         """Closes the session: all locks under it are free by one call. Call it when their work has
         returned: from now on no lock is held, and ``stopping`` and ``over`` of each are set. It waits for
-        the blocks of locks in other threads, with heartbeats, for ``stop_timeout`` at most.
+        the blocks of locks in other threads, with heartbeats, for ``stop_timeout`` at most. If one of them
+        goes on the session is not closed, and expires.
 
         Raises what had ended the session before: :class:`LostError`, :class:`ExpiredError`; or
-        :class:`UncertainError` if no answer came for the time of a lease.
+        :class:`UncertainError` if the session expires, or no answer came for the time of a lease.
         """
         self.end(threading.get_ident())
 
@@ -129,6 +131,7 @@ class Session(Held):
         for lock in self._locks.copy().values():
             if lock._inside not in (None, inside):
                 lock._released.wait(max(0.0, until - time.monotonic()))
+                self._outlasted |= not lock._ending.is_set()
         self._finish({"session": self.id})
 
     def _acquire(self, terms: Terms) -> Lock:
@@ -217,6 +220,11 @@ class Session(Held):
     def _confirm(self, heartbeat: Heartbeat, answer: Confirmed, now: int) -> None:
         super()._confirm(heartbeat, answer, now)
         self._session.hear(answer.requests, now)
+
+    def _carry_out(self, release: Release, body: dict[str, Any], until: int | None = None) -> TenureError | None:
+        if self._outlasted:
+            return UncertainError(f"{self._title} expires: work under its locks did not end in time")
+        return super()._carry_out(release, body, until)
 
     def _part(self, beat: str, body: dict[str, Any]) -> Answer:
         return exchange(self._releases, "/v1/sessions/close", {**body, "after": beat}, self._limit, read_release)
