@@ -405,6 +405,25 @@ func writerIsAsked(t *testing.T, w *world, catalog *RWLock) {
 	testutil.Want(t, errors.Join(l.Check(), l.Release(t.Context())), nil)
 }
 
+// A writer that does not stop may have written: the release in its place does not say that it has not.
+func TestAWriterThatDoesNotStop(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.derived()
+		s, _ := w.session(func(o *Options) { o.StopTimeout = 5 * time.Second })
+		l := testutil.Must(s.RWLock("catalog").AcquireWrite(t.Context(), nil))(t)
+		testutil.Want(t, w.operator.StepDown(t.Context(), "catalog:gate", &tenure.StepDownOptions{Reason: "a deploy"}), nil)
+		testutil.Want(t, l.Check(), ErrStopTimeout)
+		for _, call := range w.calls("/v1/sessions/release") {
+			one, _ := call["locks"].([]any)
+			if data := one[0].(map[string]any)["data"]; data != nil {
+				t.Errorf("it leaves %v", data)
+			}
+		}
+		testutil.Want(t, l.Release(t.Context()), ErrStopTimeout)
+		w.close(s)
+	})
+}
+
 // wantsUnwritten wants one release until now, of a writer under token 1 that says that it has not written.
 func wantsUnwritten(t *testing.T, w *world) {
 	t.Helper()

@@ -365,8 +365,8 @@ func (s *Session) tick() {
 		s.renewer.mu.Lock()
 		late := s.pack.overdue(l.member, s.c.now())
 		s.renewer.mu.Unlock()
-		if late {
-			l.giveBack()
+		if late { // it may have written: it is not given back
+			l.once.Do(func() { l.begin(fields{"name": l.grant.name, "token": l.grant.token}) })
 		}
 	}
 }

@@ -219,6 +219,18 @@ class ReadersAndWriters(OneSession):
         thread.join(SOON)
         self.assertIsInstance(got[0], Lock)
 
+    def test_work_that_does_not_stop_may_have_written(self) -> None:
+        session = self.open()
+        writer = session.rwlock("catalog").write(stop_timeout=1.0)
+        self.service.ask(session.id, writer.name, writer.token)
+        self.beat(session)
+        self.assertTrue(writer.stopping.wait(SOON))
+        for _ in range(6):
+            self.beat(session)
+        until(lambda: self.service.holder_of(writer.name) is None)
+        (body,) = self.service.bodies("/v1/sessions/release")
+        self.assertNotIn("data", body["locks"][0])
+
     def test_no_data(self) -> None:
         for acquire in (self.catalog.read, self.catalog.write):
             with self.assertRaisesRegex(ValueError, "keep them with the resource"):

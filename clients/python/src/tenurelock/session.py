@@ -300,7 +300,8 @@ class SessionLock(Lock):
             if self._first.setdefault("tend", call) is call:
                 threading.Thread(target=self._release_on, args=self.unreleased, daemon=True).start()
         elif self.attachment.overdue(self._clock()) and self._first.setdefault("overdue", call) is call:
-            threading.Thread(target=self.forgo, daemon=True).start()
+            # Not forgo of a lock, which says that its holder has not acted.
+            threading.Thread(target=Held.forgo, args=(self,), daemon=True).start()
 
     def _release_on(self, release: Release, body: dict[str, Any]) -> None:
         self._releases = self._session.caller()
