@@ -263,7 +263,8 @@ func TestAWriterWaitsForReaders(t *testing.T) {
 				time.Sleep(time.Minute)
 				testutil.Pending(t, "the writer", wrote)
 				for _, s := range w.servers {
-					s.next("/v1/drain", dropped, problemOf("unknown", 503), edited(func(string) string { return "<h1>" }), badGatewayOnly)
+					s.next("/v1/drain", dropped, problemOf("unknown", 503), edited(func(string) string { return "<h1>" }), badGatewayOnly,
+						problemOf("unauthenticated", 401), problemOf("forbidden", 403))
 				}
 				time.Sleep(time.Minute)
 				testutil.Pending(t, "the writer", wrote)

@@ -14,7 +14,7 @@ from tenurelock import AsyncClient, HeldError, LastWriter, Lock, ProblemError, T
 from tenurelock.answers import Reply, Unknown, read_acquire
 from tenurelock.lease import Grant
 
-from .fake import SOON, Service, dropped, lost, problem, until
+from .fake import SOON, Fault, Service, dropped, lost, problem, until
 from .fake_sessions import Sessions
 from .test_session import OneSession
 
@@ -139,9 +139,11 @@ class ReadersAndWriters(OneSession):
 
     def test_no_answer_to_a_drain(self) -> None:
         reader = self.catalog.read()
-        self.service.faults[DRAIN] = [dropped, lost, lambda *_: problem("unknown", 503)]
+        kinds = {"unknown": 503, "limited": 429, "unauthenticated": 401, "forbidden": 403}
+        problems: list[Fault] = [lambda *_, kind=kind: problem(kind, kinds[kind]) for kind in kinds]
+        self.service.faults[DRAIN] = [dropped, lost, *problems]
         thread, got = self.writes()
-        self.drains(3)
+        self.drains(6)
         reader.release()
         thread.join(SOON)
         self.assertIsInstance(got[0], Lock)

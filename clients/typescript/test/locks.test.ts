@@ -108,13 +108,14 @@ describe("readers and writers", () => {
     const catalog = service.client(clock).rwlock("catalog");
     const reader = await kept(catalog.read());
     service.faults[DRAIN] = [badGateway, dropped, () => problem("unknown", 503), () => problem("limited", 429)];
+    service.faults[DRAIN].push(() => problem("unauthenticated", 401), () => problem("forbidden", 403));
     let writing = false;
     const told: string[] = [];
     const writer = kept(catalog.write({ waiting: (held) => told.push(held.holder) })).then((lock) => {
       writing = true;
       return lock;
     });
-    await until(() => service.bodies(DRAIN).length > 5);
+    await until(() => service.bodies(DRAIN).length > 7);
     clock.now += 3000;
     await until(() => service.bodies("/v1/heartbeat").some((body) => body["name"] === "catalog:gate"));
     assert.ok(!writing && service.held("catalog:gate"));

@@ -40,6 +40,8 @@ _log = logging.getLogger("tenurelock")
 # The service has not done what was asked, but a retry may succeed.
 _AGAIN = {"unknown", "unavailable", "limited", "unanswered", "lost"}
 
+_HOLDS_ON = {401, 403}  # who holds the gate sends the same call again: the token may be renewed just now
+
 
 class Client:
     """Acquires locks through the servers of a lock service.
@@ -431,7 +433,7 @@ class Acquiring(Asking[Lock]):
                 self._wait_for(answer.held(self._terms.name))
                 if time.monotonic() - began < wait / 2:
                     self._pause(0.0, None)
-            elif isinstance(answer, Problem) and answer.kind not in _AGAIN:
+            elif isinstance(answer, Problem) and answer.kind not in _AGAIN and answer.status not in _HOLDS_ON:
                 raise ProblemError(answer.kind, answer.status, answer.detail)
             else:
                 error = UnavailableError(f"no answer: {describe(answer)}")

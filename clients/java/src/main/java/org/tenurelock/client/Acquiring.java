@@ -99,11 +99,16 @@ abstract class Acquiring<T> {
         } else if (answer instanceof Answer.Problem problem && !AGAIN.contains(problem.kind())) {
             throw ProblemException.of(problem);
         } else {
-            final Duration least = answer instanceof Answer.Problem problem ? problem.retryAfter() : Duration.ZERO;
-            final UnavailableException error = new UnavailableException("no answer: " + answer.describe());
-            fails(answer, error);
-            pause(least, error);
+            again(answer);
         }
+    }
+
+    /** Returns when the same call is due after an answer that decides nothing; throws if there is no time for it. */
+    private void again(final Answer answer) throws InterruptedException {
+        final Duration least = answer instanceof Answer.Problem problem ? problem.retryAfter() : Duration.ZERO;
+        final UnavailableException error = new UnavailableException("no answer: " + answer.describe());
+        fails(answer, error);
+        pause(least, error);
     }
 
     /**
@@ -126,7 +131,11 @@ abstract class Acquiring<T> {
             if (answer.is("lost")) {
                 return false;
             }
-            refused(answer, called, wait);
+            if (answer instanceof Answer.Problem problem && problem.mayPass()) {
+                again(answer); // also without a right: who holds the gate keeps it
+            } else {
+                refused(answer, called, wait);
+            }
         }
         return false;
     }

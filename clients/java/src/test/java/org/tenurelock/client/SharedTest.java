@@ -158,8 +158,9 @@ final class SharedTest {
     void aWriterWaitsForTheReadersThatWereThere() throws Exception {
         final Lock reader = read();
         service.next(DRAIN, FakeService.DROPPED, says("unknown", 503), FakeService.BAD_GATEWAY);
+        service.next(DRAIN, says("unauthenticated", 401), says("forbidden", 403));
         final FutureTask<Lock> writing = writes();
-        until(() -> service.bodies(DRAIN).size() > 4 || writing.isDone());
+        until(() -> service.bodies(DRAIN).size() > 6 || writing.isDone());
         assertFalse(writing.isDone());
         for (int i = 2; i < 5; i++) { // and keeps the gate meanwhile
             clock.advance(3000);
