@@ -80,9 +80,10 @@ func only(name string, schemas []string) (string, error) {
 }
 
 func twoTables(all []string) error {
-	return fmt.Errorf("%w: the database has %s, so two programs could use a table each, and hold one lock: write table=%s in the URL, "+
-		"or Options.Table in a program, the same everywhere, or drop the table that no program uses",
-		ErrTwoTables, strings.Join(all[:len(all)-1], ", ")+" and "+all[len(all)-1], all[0])
+	_, name := cut(all[0])
+	return fmt.Errorf("%w: the database has %s, so two programs could use a table each, and hold one lock: find the table of the programs "+
+		"that run, whose rows change, and drop the other, or write that one as table=SCHEMA.%s in the URL, or Options.Table in a "+
+		"program, the same everywhere", ErrTwoTables, strings.Join(all[:len(all)-1], ", ")+" and "+all[len(all)-1], name)
 }
 
 type noTableError struct{ table string }
