@@ -20,7 +20,7 @@ import (
 func MariaDB(data string, port int, settings ...string) (Server, error) {
 	program, err := SystemProgram("mariadbd", "/usr/sbin/mariadbd")
 	args := []string{
-		program, "--no-defaults", "--datadir=" + data, "--port=" + strconv.Itoa(port), "--bind-address=127.0.0.1",
+		program, "--no-defaults", "--datadir=" + data, tmpdir(data), "--port=" + strconv.Itoa(port), "--bind-address=127.0.0.1",
 		"--socket=" + filepath.Join(data, "socket"), "--pid-file=" + filepath.Join(data, "pid"), "--skip-name-resolve",
 		"--innodb-buffer-pool-size=32M", "--innodb-flush-method=nosync", "--innodb-log-file-size=8M", "--max-connections=400",
 	}
@@ -29,6 +29,10 @@ func MariaDB(data string, port int, settings ...string) (Server, error) {
 		Ready: func() error { return MariaDBReady(fmt.Sprintf("127.0.0.1:%d", port)) },
 	}, err
 }
+
+// tmpdir keeps temporary tables beside the data, since a server deletes those of others when it
+// starts: in one folder two servers that start at a time would break each other.
+func tmpdir(data string) string { return "--tmpdir=" + data }
 
 // asUser allows root, as whom the tests run.
 func asUser() []string {
@@ -45,7 +49,7 @@ func InitMariaDB(data string) error {
 		return err
 	}
 	return Server{Dir: data, Args: append([]string{
-		program, "--no-defaults", "--datadir=" + data, "--auth-root-authentication-method=normal", "--skip-test-db",
+		program, "--no-defaults", "--datadir=" + data, tmpdir(data), "--auth-root-authentication-method=normal", "--skip-test-db",
 		"--skip-name-resolve", "--innodb-flush-method=nosync", "--innodb-log-file-size=8M",
 	}, asUser()...)}.Run()
 }
