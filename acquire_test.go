@@ -567,10 +567,10 @@ func TestTextOfATimeout(t *testing.T) {
 		want    string
 	}{
 		"never heard of":  {want: ", nor to any earlier call: check that the store runs and that this machine can reach it"},
-		"slow":            {answers: 1, want: "; if the store is that slow, use a longer LeaseDuration"},
+		"slow":            {answers: 1, want: "; if the store is that slow, use a longer lease"},
 		"away":            {answers: 1, silence: time.Minute, want: ", nor to any call for 1m0s: check that the store runs and that this machine can reach it"},
 		"the driver says": {says: "certificate has expired", want: ": certificate has expired"},
-		"it says no more": {answers: 1, says: "etcd: context deadline exceeded", want: "; if the store is that slow, use a longer LeaseDuration"},
+		"it says no more": {answers: 1, says: "etcd: context deadline exceeded", want: "; if the store is that slow, use a longer lease"},
 	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
 			m := w.Client("a")

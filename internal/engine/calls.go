@@ -101,7 +101,7 @@ func (e *timeoutError) Error() string {
 	case e.unanswered > recentTimeouts*e.after:
 		return fmt.Sprintf("%s, nor to any call for %v: check that the store runs and that this machine can reach it", text, e.unanswered.Round(time.Second))
 	}
-	return text + "; if the store is that slow, use a longer LeaseDuration"
+	return text + "; if the store is that slow, use a longer lease"
 }
 
 func (e *timeoutError) Unwrap() error { return e.err }
@@ -228,7 +228,7 @@ type crowdedError struct {
 
 func (e *crowdedError) Error() string {
 	return fmt.Sprintf("not sent: %d requests to the store are under way (MaxInFlight), and none ended within %v; "+
-		"the store or this machine cannot keep up: hold the locks under a session, or use a longer LeaseDuration", e.most, e.after)
+		"the store or this machine cannot keep up: hold the locks under a session, or use a longer lease", e.most, e.after)
 }
 
 func (r *calls) timeoutOf(q storeCall) time.Duration { return cmp.Or(q.Timeout, r.timeout) }

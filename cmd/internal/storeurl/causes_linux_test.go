@@ -127,7 +127,7 @@ func etcdCauses(t *testing.T) []cause {
 		},
 		{
 			name: "stopped", url: "etcd://locks:after@" + at + "/p", meanwhile: func(*testing.T) { m.Stop() },
-			says: "use a longer LeaseDuration",
+			says: "use a longer lease",
 		},
 		{
 			name: "killed", url: "etcd://" + strings.TrimPrefix(full.URL, "http://") + "/p",
@@ -207,7 +207,7 @@ func postgresCauses(t *testing.T) []cause {
 			if err != nil {
 				t.Fatal(err)
 			}
-		}, says: "use a longer LeaseDuration"},
+		}, says: "use a longer lease"},
 		{
 			name: "the server was killed", url: at("tenure"), meanwhile: func(*testing.T) { s.Kill() },
 			says: "connection refused",
