@@ -16,6 +16,7 @@ import (
 	"github.com/tenurelock/tenure/cmd/internal/pattern"
 	"github.com/tenurelock/tenure/cmd/internal/printable"
 	"github.com/tenurelock/tenure/rwlock"
+	"github.com/tenurelock/tenure/semaphore"
 )
 
 type historyCmd struct {
@@ -58,7 +59,7 @@ func (h *historyCmd) Run(c *console) error {
 	switch {
 	case err != nil:
 		return readFailed(ctx, err)
-	case len(list) == 0 && c.sayLedgers(ctx, v.client, h.Name):
+	case len(list) == 0 && (c.sayLedgers(ctx, v.client, h.Name) || c.saySlots(ctx, v.client, h.Name)):
 	case h.At != nil:
 		h.printAt(c, list, at)
 	default:
@@ -105,6 +106,22 @@ func (h *historyCmd) print(c *console, lock string, list []tenure.Term) {
 	if last := list[len(list)-1]; last.Token > 1 {
 		c.say("earlier terms were dropped, or were held without a history")
 	}
+}
+
+// saySlots points from the name of a semaphore to its slots, whose terms cannot be put in order,
+// and reports whether it has any that was held.
+func (c *console) saySlots(ctx context.Context, client *tenure.Client, name string) (found bool) {
+	rows, err := partsOf(ctx, client, name)
+	if err != nil || c.quiet || c.json {
+		return false
+	}
+	for _, r := range rows {
+		if _, _, ok := semaphore.ParseLockName(r.Name); ok && r.Token > 0 {
+			c.say("%q was never held, and %q was: tenure history %s has its terms", name, r.Name, r.Name)
+			found = true
+		}
+	}
+	return found
 }
 
 // readersWriters prints the history of each lock of a readers-writer lock that was held, its

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -240,12 +241,13 @@ func (o *onceCmd) notRun(w *runs, at occurrence, result once.Result, err error) 
 		return o.elsewhere(w.console, "%s is not run: it was before the change of the schedule%s", slot, byText(passed.Run))
 	case errors.As(err, &passed):
 		return tempFail("%q: %s is not run: it counts as begun, since %s was%s, and is not among the last %d runs: "+
-			"is the clock of this host late? (--reset opens it again)",
-			o.Name, slot, slotText(passed.Last, at.minutes), byText(passed.Run), once.Kept)
+			"%s (--reset opens it again)",
+			o.Name, slot, slotText(passed.Last, at.minutes), byText(passed.Run), once.Kept,
+			at.suspect("is the clock of this host late?", "numbers must rise"))
 	case errors.As(err, &ahead):
-		return tempFail("%q: %s is not run: it is more than %d ahead of %s, the last one: "+
-			"is the clock of this host right? (--max-ahead allows more)",
-			o.Name, slot, ahead.MaxAhead, slotText(ahead.Last, at.minutes))
+		return tempFail("%q: %s is not run: it is more than %d ahead of %s, the last one: %s (--max-ahead allows more)",
+			o.Name, slot, ahead.MaxAhead, slotText(ahead.Last, at.minutes),
+			at.suspect("is the clock of this host right?", "is the number right?"))
 	case errors.As(err, &schedules):
 		return tempFail("%q: %s is not run: the schedule here is %s, and that of %s%s was %s, whose next times "+
 			"differ: give both the same --tz, or, if the schedule was changed, run this once: tenure once --cron '%s' --changed %s",
@@ -257,6 +259,8 @@ func (o *onceCmd) notRun(w *runs, at occurrence, result once.Result, err error) 
 	case errors.Is(err, tenure.ErrLost) || errors.Is(err, tenure.ErrSteppedDown):
 		return failed(statusLost, fmt.Errorf("%q: %s was not run: the lease was lost before: %s",
 			o.Name, slot, flags.OneLine(err)))
+	case errors.Is(err, errors.ErrUnsupported): // as for --slots: another flag or store is needed
+		return usage("%w", err)
 	}
 	return storeFailed(err)
 }
@@ -310,8 +314,32 @@ func (o *onceCmd) administer(c *console, rest operands) error {
 		return usage("--reset %.40q is not a slot: write all, a time such as 2006-01-02T15:04Z, or a number", *o.Reset)
 	}
 	return o.ledger(c, o.storeFlags, o.Name, func(ctx context.Context, client *tenure.Client) error {
-		return once.Reset(ctx, client, o.Name, slot, o.Reason)
+		st, unread := once.Show(ctx, client, o.Name)
+		err := once.Reset(ctx, client, o.Name, slot, o.Reason)
+		if err == nil && unread == nil { // a ledger that cannot be read is replaced
+			c.say("%q: %s", o.Name, resetText(*o.Reset, slot, st.Runs))
+		}
+		return err
 	})
+}
+
+// resetText says what a reset of a slot has done.
+func resetText(given string, slot int64, before []once.Run) string {
+	minutes := strconv.FormatInt(slot, 10) != given
+	text := slotText(slot, minutes)
+	begun := func(r once.Run) bool {
+		return r.Slot == slot && r.State != once.StateReset && r.State != once.StateChanged
+	}
+	switch {
+	case slot == math.MinInt64:
+		return "all slots are open"
+	case !slices.ContainsFunc(before, begun):
+		return fmt.Sprintf("%s is open, but none of the last %d runs was of that slot: is it the right one? (--show has them)",
+			text, once.Kept)
+	case minutes:
+		return fmt.Sprintf("%s is open again: run it with --at '%s'", text, text)
+	}
+	return fmt.Sprintf("%s is open again: run it with --slot %s", text, text)
 }
 
 // showRuns writes the runs of a ledger, or all of it as JSON.
@@ -381,6 +409,14 @@ type occurrence struct {
 	schedule *schedule.Schedule
 	now      time.Time // what the schedule was asked for
 	zone     string    // of the schedule, for people
+}
+
+// suspect is what may be wrong if the slot does not fit: a clock, or the number that was given.
+func (o occurrence) suspect(clock, number string) string {
+	if o.minutes {
+		return clock
+	}
+	return number
 }
 
 func (o *onceCmd) occurrence() (occurrence, error) {
@@ -622,6 +658,8 @@ func (e *everyCmd) Run(c *console, rest operands) error {
 	}
 	err = once.Every(w.ctx, t.client, name, period, &every, w.work)
 	switch {
+	case errors.Is(err, errors.ErrUnsupported) && w.ctx.Err() == nil:
+		return usage("%w", err)
 	case err != nil && w.ctx.Err() == nil:
 		return storeFailed(err)
 	case w.came != 0: // no command was running
@@ -806,6 +844,28 @@ func (c *console) sayLedgers(ctx context.Context, client *tenure.Client, name st
 		}
 	}
 	return found
+}
+
+// sayHeldUnder names the locks that tenure derives from a name, and that are held: who reads
+// that the lock of the name is free may think that no process works under the name.
+func (c *console) sayHeldUnder(ctx context.Context, client *tenure.Client, name string) {
+	if c.quiet || c.json {
+		return
+	}
+	rows, err := partsOf(ctx, client, name)
+	if err != nil {
+		rows = nil // this was not asked for
+	}
+	for _, lock := range []string{once.LockName(name), once.EveryLockName(name)} {
+		if st, err := client.Status(ctx, lock); err == nil {
+			rows = append(rows, rowOf(st))
+		}
+	}
+	for _, r := range rows {
+		if r.Held {
+			c.say("but %q is held, by %s: it is another lock, so name it if you mean it", r.Name, holderText(r.Owner, r.Token))
+		}
+	}
 }
 
 // ledger opens the store for reading the ledger of a name, or changing it.

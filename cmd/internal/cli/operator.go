@@ -189,7 +189,11 @@ func (f *releaseCmd) Run(c *console) error {
 	begun := time.Now()
 	r := result{Result: "released", Holder: holderOf(st)}
 	release := admin.ReleaseDead
+	reserved := st.State == tenure.StateReserved // no holder is left, who could be watched or cut off
 	switch {
+	case reserved:
+		o.console.show("watching %q, reserved for %s: it is free after %v if no process takes it",
+			o.lock, reservedText(st), round(st.FreeIn))
 	case st.Session != "": // a single lock of a session cannot be taken away
 		o.console.show("watching the session under which %s holds %q: it is closed after %v without a sign of life",
 			holder, o.lock, round(st.Lease))
@@ -211,7 +215,10 @@ func (f *releaseCmd) Run(c *console) error {
 		return o.done(r, "%s has lost %q; %s has it now, after %v",
 			holder, o.lock, holderText(now.Owner, now.Token), round(took))
 	}
-	if r.Result == "revoked" {
+	switch {
+	case reserved:
+		return o.done(r, "%q is free: it was reserved for %s, and no process has taken it", o.lock, reservedText(st))
+	case r.Result == "revoked":
 		return o.done(r, "%q is free: revoked from %s, whose lease has run out after %v", o.lock, holder, round(took))
 	}
 	return o.done(r, "%q is free: %s has shown no sign of life for %v", o.lock, holder, round(st.Lease))
@@ -355,6 +362,13 @@ func (o *operator) awaitSuccessor(
 
 func reservedFor(st tenure.Status) successor { return successor{st.ReservedFor, st.ReservedForLabel} }
 
+func reservedText(st tenure.Status) string {
+	if to := reservedFor(st); !to.anybody() {
+		return to.text()
+	}
+	return "nobody"
+}
+
 func (h successor) nobodyCame() string {
 	if h.owner != "" {
 		return "that owner did not take it"
@@ -396,6 +410,7 @@ func (o *operator) heartbeat(st tenure.Status) time.Duration {
 // already free.
 func (o *operator) notHeld(st tenure.Status) error {
 	r := result{Result: "not_held"}
+	defer o.console.sayHeldUnder(o.ctx, o.client, o.lock)
 	switch {
 	case st.Token == 0:
 		return o.done(r, "%q was never held", o.lock)

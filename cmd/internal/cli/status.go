@@ -67,8 +67,11 @@ func (f *statusCmd) Run(c *console, rest operands) error {
 		return readFailed(v.ctx, err)
 	}
 	for _, r := range rows {
-		if r.state == stateNever {
+		switch {
+		case r.state == stateNever:
 			c.sayLedgers(v.ctx, v.client, r.Name)
+		case r.state == stateFree && slices.Contains(f.Names, r.Name):
+			defer c.sayHeldUnder(v.ctx, v.client, r.Name)
 		}
 	}
 	return f.finish(c, rows)
