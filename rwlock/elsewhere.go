@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/slots"
 )
 
@@ -39,7 +40,7 @@ func (l *Lock) acquireReadElsewhere(
 	if of.Wait == 0 {
 		return once(ctx, l, tenure.AcquireOptions{}, func() (*reader, error) { return attempt(ctx) })
 	}
-	ctx, stop, over := slots.Within(ctx, of.Wait)
+	ctx, stop, over := engine.Within(ctx, of.Wait)
 	defer stop()
 	leave := func() {}
 	defer func() { leave() }()
@@ -140,7 +141,7 @@ func (l *Lock) drainElsewhere(
 		w.meetsReaders(s.readers)
 		return s.slots, busyReaders(s.readers)
 	}
-	bounded, stop, over := slots.Within(ctx, wait)
+	bounded, stop, over := engine.Within(ctx, wait)
 	defer stop()
 	return s.slots, over(w.drain(bounded, s.readers))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/admin"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/slots"
 )
 
@@ -43,7 +44,7 @@ func (l *Lock) acquireRead(ctx context.Context, options *tenure.AcquireOptions) 
 	if lease := l.join(); lease != nil {
 		return lease, nil
 	}
-	ctx, stop, over := slots.Within(ctx, o.Wait)
+	ctx, stop, over := engine.Within(ctx, o.Wait)
 	defer stop()
 	o.Wait = 0
 	leave, err := l.reading.Enter(ctx)
@@ -130,7 +131,7 @@ func (l *Lock) tryRead(ctx context.Context, o tenure.AcquireOptions) (*Lease, er
 	case l.acting <- struct{}{}:
 		defer func() { <-l.acting }()
 	case <-ctx.Done():
-		return nil, slots.Done(ctx)
+		return nil, engine.Done(ctx)
 	}
 	if lease := l.join(); lease != nil {
 		return lease, nil

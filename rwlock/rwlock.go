@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/slots"
 	"github.com/tenurelock/tenure/internal/text"
 )
@@ -144,7 +145,7 @@ func (l *Lock) waitOpen(ctx context.Context, p *slots.Patience) error {
 		p.Answered()
 		switch {
 		case ctx.Err() != nil:
-			return slots.Done(ctx)
+			return engine.Done(ctx)
 		case err != nil && p.Ends(err):
 			return err
 		case err == nil && leader.None():
@@ -160,7 +161,7 @@ func (l *Lock) waitOpen(ctx context.Context, p *slots.Patience) error {
 			return err
 		}
 	}
-	return slots.Done(ctx)
+	return engine.Done(ctx)
 }
 
 // retry makes attempts until one succeeds. After an attempt that a holder stopped,
@@ -178,11 +179,11 @@ func retry[T any](ctx context.Context, l *Lock, p *slots.Patience, attempt func(
 		case err == nil:
 			return got, nil
 		case ctx.Err() != nil:
-			return nil, slots.DoneWaiting(ctx, met)
+			return nil, engine.DoneWaiting(ctx, met)
 		case errors.As(err, &busy):
 			p.Answered()
 			if err = wait(busy); err != nil && ctx.Err() != nil {
-				return nil, slots.DoneWaiting(ctx, met)
+				return nil, engine.DoneWaiting(ctx, met)
 			} else if err != nil {
 				return nil, err // it has asked for long enough
 			}
@@ -196,7 +197,7 @@ func retry[T any](ctx context.Context, l *Lock, p *slots.Patience, attempt func(
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil, slots.DoneWaiting(ctx, met)
+			return nil, engine.DoneWaiting(ctx, met)
 		case err != nil && p.Ends(err):
 			return nil, err
 		case err != nil:

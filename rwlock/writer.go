@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/slots"
 )
 
@@ -57,7 +58,7 @@ func (l *Lock) acquireWrite(ctx context.Context, options *WriteOptions) (*Lease,
 // wait waits for its turn in this process, and for at most that long, if it is not zero.
 func (w *writer) wait(ctx context.Context, most time.Duration) (*entry, error) {
 	l := w.l
-	bounded, stop, over := slots.Within(ctx, most)
+	bounded, stop, over := engine.Within(ctx, most)
 	defer stop()
 	leave, err := l.writing.Enter(bounded)
 	if err != nil {
@@ -189,7 +190,7 @@ func (w *writer) stand(ctx context.Context, p *slots.Patience) error {
 		front, err := w.front(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return slots.Done(ctx)
+			return engine.Done(ctx)
 		case err != nil, !front.Held:
 			free++ // once may be between two of them
 		default:
@@ -234,7 +235,7 @@ func (w *writer) awaitTurn(ctx context.Context, p *slots.Patience) error {
 		case <-w.place.Ended():
 			w.alone, w.place = true, nil // the line's record cannot be read, say: nothing rests on it
 		case <-ctx.Done():
-			return slots.Done(ctx)
+			return engine.Done(ctx)
 		case <-time.After(slots.About(chanceEach * refresh)):
 			if free, err := w.unwanted(ctx, p); err != nil || free {
 				return err
@@ -495,7 +496,7 @@ func (w *writer) drain(ctx context.Context, readers []noted) error {
 		}
 		slots.Pause(ctx, next)
 		if ctx.Err() != nil {
-			return slots.DoneWaiting(ctx, busyReaders(readers))
+			return engine.DoneWaiting(ctx, busyReaders(readers))
 		}
 		left, err := w.stay(ctx, readers)
 		switch {

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/slots"
 )
 
@@ -34,7 +35,7 @@ func (w *waiter) elsewhere(ctx context.Context, of slots.Elsewhere) (*taken, err
 	if of.Wait == 0 {
 		return w.once(ctx)
 	}
-	bounded, stop, over := slots.Within(ctx, of.Wait)
+	bounded, stop, over := engine.Within(ctx, of.Wait)
 	defer stop()
 	leave, err := w.s.queue.Enter(bounded)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/slots"
 )
 
@@ -106,7 +107,7 @@ func (s *Semaphore) drain(ctx context.Context, from, to int, o ResizeOptions) er
 			return nil
 		}
 		if ctx.Err() != nil {
-			return &DrainingError{Slots: left, Err: slots.Done(ctx)}
+			return &DrainingError{Slots: left, Err: engine.Done(ctx)}
 		}
 		if errors.Is(err, tenure.ErrClosed) {
 			return &DrainingError{Slots: left, Err: err}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/slots"
 	"github.com/tenurelock/tenure/internal/text"
 )
@@ -127,7 +128,7 @@ func (s *Semaphore) acquire(ctx context.Context, options *tenure.AcquireOptions)
 	if err != nil {
 		return nil, err
 	}
-	bounded, stop, over := slots.Within(ctx, o.Wait)
+	bounded, stop, over := engine.Within(ctx, o.Wait)
 	defer stop()
 	o.Wait = 0
 	leave, err := s.queue.Enter(bounded)

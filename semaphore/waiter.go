@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/engine"
 	"github.com/tenurelock/tenure/internal/slots"
 )
 
@@ -46,7 +47,7 @@ func (w *waiter) wait(ctx context.Context) (*taken, error) {
 		case t != nil:
 			return t, nil
 		case ctx.Err() != nil:
-			return nil, slots.DoneWaiting(ctx, w.full)
+			return nil, engine.DoneWaiting(ctx, w.full)
 		case err != nil && p.Ends(err):
 			return nil, err
 		case err != nil:

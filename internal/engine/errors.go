@@ -72,6 +72,16 @@ func Done(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
+// DoneWaiting is [Done] for a wait, with why it had to wait; nil means unknown. Only the
+// error of a deadline has why: a cancellation has a reason of its own.
+func DoneWaiting(ctx context.Context, why error) error {
+	err := Done(ctx)
+	if why == nil || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &waitError{err, why}
+}
+
 // Unreadable is the error for a record that the store could read, but this client does
 // not understand.
 func Unreadable(rec driver.Record) error {

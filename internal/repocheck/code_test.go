@@ -57,8 +57,8 @@ var zones = []zone{
 	{"notify", ""}, // any transport can be written without us
 	{"fence ready adapters/certmagic adapters/clientgo", "."},
 	{"once shard", ". internal/text"},
-	{"internal/slots", ". admin internal/text"},
-	{"rwlock semaphore", ". admin internal/slots internal/text"},
+	{"internal/slots", ". admin internal/engine internal/text"},
+	{"rwlock semaphore", ". admin internal/engine internal/slots internal/text"},
 	// But no public call says whether there is a bubble of testing/synctest: that is the clock's.
 	{"tasks", ". once internal/clock"},
 	{"tenuretest", ". driver faultstore memstore internal/clock"},

@@ -6,11 +6,11 @@ package slots
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/internal/engine"
 )
 
 // Patience is how long calls to a store without an answer are retried. Package tenure
@@ -55,7 +55,7 @@ func (b Base) Patiently(ctx context.Context, p *Patience, question func() error)
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return Done(ctx)
+			return engine.Done(ctx)
 		case p.Ends(err):
 			return err
 		}
@@ -76,48 +76,3 @@ func Pause(ctx context.Context, d time.Duration) {
 
 // About returns a random duration that is about d: a tenth less or more.
 func About(d time.Duration) time.Duration { return d*9/10 + rand.N(d/5+1) }
-
-// Done returns why ctx has ended: its error, and the cause that was given for it, if
-// there is one.
-func Done(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(err, cause) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
-
-// DoneWaiting is [Done] for a wait, with why it had to wait; nil means unknown. Only the
-// error of a deadline has why: a cancellation has a reason of its own.
-func DoneWaiting(ctx context.Context, why error) error {
-	err := Done(ctx)
-	if why == nil || !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return &waitError{err, why}
-}
-
-// Within bounds a wait by [tenure.AcquireOptions.Wait]. over replaces the error of a wait
-// that this bound has ended by the reason for the wait.
-func Within(ctx context.Context, wait time.Duration) (bounded context.Context, stop context.CancelFunc, over func(error) error) {
-	if wait <= 0 {
-		return ctx, func() {}, func(err error) error { return err }
-	}
-	bounded, stop = context.WithTimeoutCause(ctx, wait, fmt.Errorf("waited %v", wait))
-	return bounded, stop, func(err error) error {
-		var w *waitError
-		if ctx.Err() == nil && errors.As(err, &w) {
-			return w.why
-		}
-		return err
-	}
-}
-
-// waitError wraps the end of the context only, so that work that returns it has ended in
-// order.
-type waitError struct{ ended, why error }
-
-func (e *waitError) Error() string        { return fmt.Sprintf("%v: %v", e.ended, e.why) }
-func (e *waitError) Unwrap() error        { return e.ended }
-func (e *waitError) Is(target error) bool { return errors.Is(e.why, target) }
-func (e *waitError) As(target any) bool   { return errors.As(e.why, target) }

@@ -6,6 +6,8 @@ package slots
 import (
 	"context"
 	"sync"
+
+	"github.com/tenurelock/tenure/internal/engine"
 )
 
 // Queue is the order in which the callers of one process wait: the first acts, the
@@ -30,7 +32,7 @@ func (q *Queue) Enter(ctx context.Context) (leave func(), err error) {
 		return leave, nil
 	case <-ctx.Done():
 		leave()
-		return nil, Done(ctx)
+		return nil, engine.Done(ctx)
 	}
 }
 
