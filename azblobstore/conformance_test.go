@@ -37,8 +37,6 @@ func harness(t *testing.T, s site) drivertest.Harness {
 	return h
 }
 
-func TestAzuriteOddNames(t *testing.T) { buckets.OddNames(t, newSite(t).open(t, buckets.NewPrefix())) }
-
 func TestAzuriteRace(t *testing.T) {
 	if err := Race(t.Context(), []*container.Client{newSite(t).client(t)}, nil); err != nil {
 		t.Error(err)

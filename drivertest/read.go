@@ -247,16 +247,18 @@ func (e *env) listAll(t *testing.T, c driver.Store, prefix, cursor string) ([]dr
 // U+0000 is not among them: PostgreSQL's text has no room for it.
 var oddKeys = []string{
 	"a", "A", "a ", " a", " ", "  ", "a\t", "a\n", "a\r\n", "ab", "a/b", "a//b", "/a", "a/", "/", "//", ".", "..", "a/../b",
-	"a/./b", "%", "a%2Fb", "a%2fb", "a+b", "a%20b", "_", "a_", "*", "a*", "?", "[a]", "{a}", "~", "!", "#", "$1", "&", "=", ":",
-	"a:b", "a|b", "a;b", "a,b", "@", "^", "'", "''", `"`, `\`, `\\`, `\n`, "`", "--", "'; DROP TABLE tenure; --", "<a>", "\x01", "\x1f",
-	"\x7f", "\u0085", "\u200b", "\ufeffa", "\u00e9", "e\u0301", "E\u0301", "ß", "ss", "ı", "i", "I", "İ", "世界", "👋🏽", "\ufffd",
-	"\ufffe", "\U0010ffff", "0", "00", "0x0", "1", "1.0", "null", "true", "NaN", "-", "tenure", driver.OwnPrefix, driver.OwnPrefix + "a",
+	"a/./b", "a/..", "a/.", "a.", "a..", "a.b", "a%2E", "%", "a%2Fb", "a%2fb", "a+b", "a%20b", "_", "a_", "*", "a*", "?", "[a]",
+	"{a}", "~", "!", "#", "$1", "&", "=", ":", "a:b", "a|b", "a;b", "a,b", "@", "^", "'", "''", `"`, `\`, `\\`, `\n`, "`", "--",
+	"'; DROP TABLE tenure; --", "<a>", "\x01", "\x1f", "\x7f", "\u0085", "\u200b", "\ufeffa", "\u00e9", "e\u0301", "E\u0301", "ß", "ss", "ı", "i", "I", "İ",
+	"世界", "👋🏽", "\ufffd", "\ufffe", "\U0010ffff", "0", "00", "0x0", "1", "1.0", "null", "true", "NaN", "-", "tenure", driver.OwnPrefix, driver.OwnPrefix + "a",
 	driver.OwnPrefix + "history/a/0000000000000000001", "Tenure/", "tenure/a/", "__proto__", "zookeeper", "CON",
 }
 
 func testKeys(t *testing.T, e *env) {
 	keys := append([]string{}, oddKeys...)
+	part := strings.Repeat("k", 200) // some stores cut keys into parts of so many bytes
 	keys = append(keys,
+		part, part+"k", part+part, part+".", part+"..", part[1:]+".",
 		strings.Repeat("k", driver.MaxKeyLen), strings.Repeat("k", driver.MaxKeyLen-1)+"l",
 		strings.Repeat("k", driver.MaxKeyLen-1), strings.Repeat("/", driver.MaxKeyLen),
 		strings.Repeat("k", driver.MaxNameLen), strings.Repeat("k", driver.MaxNameLen+1),
@@ -302,7 +304,7 @@ func testKeys(t *testing.T, e *env) {
 	t.Run("List", func(t *testing.T) {
 		e.wantList(t, "", stored)
 		for _, prefix := range []string{
-			"a", "a/", "A", "%", "_", "*", "?", "[", `\`, "'", "\ufeff", "e", " ", "/",
+			"a", "a/", "a.", "a..", ".", "A", "%", "_", "*", "?", "[", `\`, "'", "\ufeff", "e", " ", "/", part + ".",
 			driver.OwnPrefix, strings.Repeat("k", 1000),
 		} {
 			e.wantList(t, prefix, stored)

@@ -32,8 +32,6 @@ func harness(t *testing.T, s site) drivertest.Harness {
 	return h
 }
 
-func TestFakeGCSOddNames(t *testing.T) { buckets.OddNames(t, newSite(t).open(t, buckets.NewPrefix())) }
-
 func TestFakeGCSRace(t *testing.T) {
 	s := newSite(t)
 	if err := Race(t.Context(), []*storage.Client{s.client(t), s.client(t)}, s.bucket, nil); err != nil {

@@ -140,13 +140,6 @@ func TestBucketWantsAChecksum(t *testing.T) {
 	}
 }
 
-// TestOddNames: keys that are not valid as folder names come back, in order.
-func TestOddNames(t *testing.T) { buckets.OddNames(t, newSite(t).open(t, buckets.NewPrefix())) }
-
-func TestVersitygwOddNames(t *testing.T) {
-	buckets.OddNames(t, siteAt(enginetest.StartVersitygw(t, 1, "locks")[0].URL).open(t, buckets.NewPrefix()))
-}
-
 // TestDenied: without rights nothing is tried again, and the sentence says what to do.
 func TestDenied(t *testing.T) {
 	b := enginetest.NewBucket(t)

@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -75,53 +74,6 @@ func Harness(raw objectmap.Objects, names *objectmap.Store, open func(t *testing
 			}
 			return older.State
 		},
-	}
-}
-
-// OddNames tests that keys that are not valid as folder names come back, in order.
-func OddNames(t *testing.T, s driver.Store) {
-	many := func(n int) string { return strings.Repeat("k", n) }
-	keys := []string{
-		"x", "x/y", "x//y", ".", "..", "/x", "x/..", "x/.", "x.", "x..", "x.y", "x%2E",
-		strings.Repeat("ü", driver.MaxKeyLen/2), strings.Repeat("a/", driver.MaxKeyLen/2), many(driver.MaxKeyLen),
-		many(200), many(201), many(400), many(200) + ".", many(200) + "..", many(199) + ".",
-	}
-	for _, key := range keys {
-		if _, _, err := s.Claim(t.Context(), Held(key)); err != nil {
-			t.Errorf("%.20q: %v", key, err)
-		}
-	}
-	slices.Sort(keys)
-	for _, prefix := range []string{"", "x", "x.", "x..", ".", many(200) + "."} {
-		var want []string
-		for _, key := range keys {
-			if strings.HasPrefix(key, prefix) {
-				want = append(want, key)
-			}
-		}
-		if got := keysOf(t, s, prefix); !slices.Equal(got, want) {
-			t.Errorf("below %.10q: %.10q, want %.10q", prefix, got, want)
-		}
-	}
-	for _, key := range keys {
-		if _, err := s.Get(t.Context(), key, driver.Strong); err != nil {
-			t.Errorf("%.20q: %v", key, err)
-		}
-	}
-}
-
-func keysOf(t *testing.T, s driver.Store, prefix string) (keys []string) {
-	for cursor := ""; ; {
-		page, err := s.List(t.Context(), prefix, cursor)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, rec := range page.Records {
-			keys = append(keys, rec.Key)
-		}
-		if cursor = page.Cursor; cursor == "" {
-			return keys
-		}
 	}
 }
 
