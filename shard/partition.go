@@ -25,7 +25,6 @@ type Partition struct {
 	id    string
 	index int
 	lease *tenure.Lease
-	begun time.Time
 
 	mu   sync.Mutex
 	last []byte
@@ -101,7 +100,7 @@ const (
 
 // begin runs the handler of a partition that was just acquired.
 func (w *worker) begin(id string, index int, l *tenure.Lease, ev Event) {
-	p := &Partition{id: id, index: index, lease: l, begun: time.Now()}
+	p := &Partition{id: id, index: index, lease: l}
 	if former, ok := l.Previous(); ok {
 		p.last = former.Data
 	}
