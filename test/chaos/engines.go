@@ -174,9 +174,6 @@ type server struct {
 	url func(addresses []string) string
 }
 
-// startPatience bounds how long the start of a server is retried.
-const startPatience = 30 * time.Second
-
 func openServed(ctx context.Context, kind server, dir string, replicas int, scope *peers.Scope) *served {
 	s := &served{server: kind}
 	for i, of := range kind.servers {
@@ -212,24 +209,11 @@ func openServed(ctx context.Context, kind server, dir string, replicas int, scop
 	return s
 }
 
-// start starts members on their data, and waits until they answer. What is left of a
-// killed one, such as its memory, may have it end at once: then it is started again.
+// start starts members on their data, and waits until they answer.
 func (s *served) start(ctx context.Context, members ...*member) {
 	must.AtOnce(ctx, len(members), len(members), func(ctx context.Context, i int) {
-		m := members[i]
-		of := s.servers[slices.Index(s.members, m)]
-		for end := time.Now().Add(startPatience); ; wait.Rest(ctx, 10*time.Millisecond) {
-			m.process = must.Have(of.Start(of.Dir + ".log"))
-			err := m.process.Await(ctx)
-			if err == nil {
-				return
-			}
-			ended := m.process.HasEnded() // another process has its port
-			m.process.Kill()
-			if !ended || ctx.Err() != nil || time.Now().After(end) {
-				must.Do(fmt.Errorf("%s: %w", s.name, err))
-			}
-		}
+		of := s.servers[slices.Index(s.members, members[i])]
+		members[i].process = must.Have(of.Up(ctx, of.Dir+".log"))
 	})
 }
 

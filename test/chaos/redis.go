@@ -40,7 +40,6 @@ var redisSetups = map[string]struct {
 type lossy struct {
 	*served
 	servers *redis.Servers
-	lease   time.Duration // the longest
 	waits   time.Duration // for which nobody is granted a lock after a loss
 }
 
@@ -52,7 +51,7 @@ func openRedis(ctx context.Context, p plan, dir string, scope *peers.Scope) *los
 	if setup.Fsync != "always" {
 		how = fmt.Sprintf(how, p.Lease)
 	}
-	e := &lossy{servers: redis.Start(ctx, setup.Setup), lease: p.Lease}
+	e := &lossy{servers: redis.Start(ctx, setup.Setup)}
 	scope.After(e.servers.Close)
 	first := &member{address: e.servers.Primary(), process: e.servers.Process()}
 	e.served = &served{members: []*member{first}, server: server{

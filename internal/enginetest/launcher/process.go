@@ -118,6 +118,25 @@ func (s Server) Start(log string) (*Process, error) {
 	}, nil)
 }
 
+// Up starts the server, and waits until it answers. What is left of a killed process may have its
+// port, so that it ends at once: then it is started again, for half of [Patience].
+func (s Server) Up(ctx context.Context, log string) (*Process, error) {
+	for end := time.Now().Add(Patience / 2); ; pause() {
+		p, err := s.Start(log)
+		if err != nil {
+			return nil, err
+		}
+		if err = p.Await(ctx); err == nil {
+			return p, nil
+		}
+		ended := p.HasEnded()
+		p.Kill()
+		if !ended || ctx.Err() != nil || time.Now().After(end) {
+			return nil, err
+		}
+	}
+}
+
 // Begin starts the server with a prepared command, and calls over, which may be nil, when its first
 // process has ended and its output was copied. It is for output that goes to the caller itself.
 func (p *Process) Begin(s Server, prepare func(*exec.Cmd) error, over func()) error {

@@ -202,19 +202,7 @@ func (m *member) empty() {
 	must.Do(errors.Join(os.RemoveAll(m.Dir), os.Mkdir(m.Dir, 0o700), launcher.Own(m.Dir)))
 }
 
-// start starts the server, again if it ends at once: what is left of a killed process may have its port.
-func (m *member) start(ctx context.Context) {
-	for end := time.Now().Add(wait.Bound / 2); ; wait.Rest(ctx, 10*time.Millisecond) {
-		m.process = must.Have(m.Start(m.Dir + ".log"))
-		err := m.process.Await(ctx)
-		if err == nil {
-			return
-		}
-		if !m.process.HasEnded() || ctx.Err() != nil || time.Now().After(end) {
-			must.Do(err)
-		}
-	}
-}
+func (m *member) start(ctx context.Context) { m.process = must.Have(m.Up(ctx, m.Dir+".log")) }
 
 // ask runs a statement, and returns its value.
 func (m *member) ask(ctx context.Context, statement string) string {

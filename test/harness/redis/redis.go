@@ -78,19 +78,7 @@ func Start(ctx context.Context, setup Setup) *Servers {
 	return s
 }
 
-// start starts a server, again if it ends at once: what is left of a killed process may have its port.
-func (m *member) start(ctx context.Context) {
-	for end := time.Now().Add(wait.Bound / 2); ; wait.Rest(ctx, 10*time.Millisecond) {
-		m.process = must.Have(m.Start(m.Dir + ".log"))
-		err := m.process.Await(ctx)
-		if err == nil {
-			return
-		}
-		if !m.process.HasEnded() || ctx.Err() != nil || time.Now().After(end) {
-			must.Do(err)
-		}
-	}
-}
+func (m *member) start(ctx context.Context) { m.process = must.Have(m.Up(ctx, m.Dir+".log")) }
 
 // Close ends all servers.
 func (s *Servers) Close() {
