@@ -405,42 +405,34 @@ func TestRunAllTellsTheEnd(t *testing.T) {
 	})
 }
 
-// A process that is cut off while it waits for one of the locks has none when its session
-// is over, however many it had.
-func TestCutOffWhileItTakesASet(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.Client("a"), w.Client("b")
-		z := a.MustAcquire("z", nil)
-		s := mustOpen(b, nil)
-		got := testutil.Go(func() error { _, err := s.AcquireAll(t.Context(), []string{"x", "y", "z"}, nil); return err })
-		time.Sleep(heartbeat)
-		b.Partition()
-		time.Sleep(lease)
-		testutil.Want(t, <-got, tenure.ErrSessionClosed)
-		testutil.Want(t, s.Check(), tenure.ErrLost)
-		c := w.Client("c")
-		for _, name := range []string{"x", "y"} {
-			mustRelease(c, c.MustAcquire(name, nil))
-		}
-		mustRelease(a, z)
-	})
-}
-
-// A session that is closed ends the waiting for a set, and leaves none of its locks.
-func TestCloseWhileItTakesASet(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.Client("a"), w.Client("b")
-		z := a.MustAcquire("z", nil)
-		s := mustOpen(b, nil)
-		got := testutil.Go(func() error { _, err := s.AcquireAll(t.Context(), []string{"x", "y", "z"}, nil); return err })
-		time.Sleep(heartbeat)
-		testutil.Want(t, s.Close(t.Context()), nil)
-		testutil.Want(t, <-got, tenure.ErrSessionClosed)
-		for _, name := range []string{"x", "y"} {
-			mustRelease(a, testutil.Must(a.TryAcquire(t.Context(), name, nil))(t))
-		}
-		mustRelease(a, z)
-	})
+// A process has none of the locks, however many it had, when its session is over while it waits
+// for one: it is cut off, or closes the session, which frees them at once.
+func TestSessionEndsWhileItTakesASet(t *testing.T) {
+	for name, cut := range map[string]bool{"cut off": true, "closed": false} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b, c := w.Client("a"), w.Client("b"), w.Client("c")
+			z := a.MustAcquire("z", nil)
+			s := mustOpen(b, nil)
+			got := testutil.Go(func() error { _, err := s.AcquireAll(t.Context(), []string{"x", "y", "z"}, nil); return err })
+			time.Sleep(heartbeat)
+			take := c.TryAcquire
+			if cut {
+				b.Partition()
+				time.Sleep(lease)
+				take = c.Acquire
+			} else {
+				testutil.Want(t, s.Close(t.Context()), nil)
+			}
+			testutil.Want(t, <-got, tenure.ErrSessionClosed)
+			if cut {
+				testutil.Want(t, s.Check(), tenure.ErrLost)
+			}
+			for _, name := range []string{"x", "y"} {
+				mustRelease(c, testutil.Must(take(t.Context(), name, nil))(t))
+			}
+			mustRelease(a, z)
+		})
+	}
 }
 
 // A set may be large. Its work ends with the session, once for all.
