@@ -214,54 +214,62 @@ func TestEventualStatusesAnswerAsStatuses(t *testing.T) {
 // a session when its next heartbeat is near; it finds a crash as soon as with strong reads.
 func TestEventualStatusesCost(t *testing.T) {
 	notOnEngines(t, tooManyCalls)
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.Client("a"), w.Client("b")
-		s := mustOpen(a, nil)
-		for _, name := range names(10) {
-			mustTake(a, s, name)
-		}
-		look := func() bool {
-			list, errs := b.Statuses(t.Context(), names(10), &tenure.ReadOptions{Eventual: true})
+	cheap := &tenure.ReadOptions{Eventual: true}
+	for name, alive := range map[string]func(t *testing.T, b *machine, id string) bool{
+		"locks": func(t *testing.T, b *machine, _ string) bool {
+			list, errs := b.Statuses(t.Context(), names(10), cheap)
 			testutil.Want(t, errors.Join(errs...), nil)
 			return list[0].Held && list[9].Held
-		}
-		for range 10 {
-			look()
-			time.Sleep(refresh)
-		}
-		b.Faults().ResetLog()
-		const beats = 100
-		for range beats * int(heartbeat/refresh) {
-			if !look() {
-				t.Fatal("not held")
+		},
+		"session": func(t *testing.T, b *machine, id string) bool {
+			st, err := b.SessionStatus(t.Context(), id, cheap)
+			if testutil.Want(t, err, nil); st.ID != id {
+				t.Errorf("%+v", st)
 			}
-			time.Sleep(refresh)
-		}
-		strong, locks, sessions := 0, 0, 0
-		for _, c := range b.Faults().Log() {
-			switch {
-			case c.Consistency == driver.Strong:
-				strong++
-			case c.Key == driver.SessionKey(s.ID()):
-				sessions++
-			default:
-				locks++
+			return st.Alive
+		},
+	} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a, b := w.Client("a"), w.Client("b")
+			s := mustOpen(a, nil)
+			for _, name := range names(10) {
+				mustTake(a, s, name)
 			}
-		}
-		t.Logf("in %d heartbeat periods, each of %d looks: %d reads of locks and %d of the session, %d more that are strong", beats, heartbeat/refresh, locks, sessions, strong)
-		if sessions+2*strong > beats*17/4 { // a strong read costs two cheap ones
-			t.Errorf("%d cheap reads of the session and %d strong ones in %d heartbeat periods", sessions, strong, beats)
-		}
-		a.Partition()
-		crashed := time.Now()
-		for look() && time.Since(crashed) < 3*lease {
-			time.Sleep(refresh)
-		}
-		if took := time.Since(crashed); took < lease-heartbeat-refresh || took > lease+2*refresh {
-			t.Errorf("seen to be dead after %v", took)
-		}
-		testutil.Must(b.TryAcquire(t.Context(), "lock-00000", nil))(t)
-	})
+			for range 10 {
+				alive(t, b, s.ID())
+				time.Sleep(refresh)
+			}
+			b.Faults().ResetLog()
+			const beats = 100
+			for range beats * int(heartbeat/refresh) {
+				if !alive(t, b, s.ID()) {
+					t.Fatal("not alive")
+				}
+				time.Sleep(refresh)
+			}
+			units := 0 // of a cheap read of the session; a strong one of anything costs two
+			for _, c := range b.Faults().Log() {
+				switch {
+				case c.Consistency == driver.Strong:
+					units += 2
+				case c.Key == driver.SessionKey(s.ID()):
+					units++
+				}
+			}
+			if units > beats*17/4 {
+				t.Errorf("%d cheap reads, with a strong one as two, in %d heartbeat periods", units, beats)
+			}
+			a.Partition()
+			crashed := time.Now()
+			for alive(t, b, s.ID()) && time.Since(crashed) < 3*lease {
+				time.Sleep(refresh)
+			}
+			if took := time.Since(crashed); took < lease-heartbeat-refresh || took > lease+2*refresh {
+				t.Errorf("seen to be dead after %v", took)
+			}
+			testutil.Must(b.TryAcquire(t.Context(), "lock-00000", nil))(t)
+		})
+	}
 }
 
 // TestEventualStatusesNeverGoBack: whatever old state a cheap read shows, and a living holder
@@ -342,51 +350,6 @@ func TestStatusesWithoutSessions(t *testing.T) {
 		c.Inject(faultstore.OpGet, 0, 0, faultstore.Stale(faultstore.MaxStale))
 		if x := look(c)[0]; !x.Held { // its record is new, and cheap reads do not show it
 			t.Errorf("%+v", x)
-		}
-	})
-}
-
-// TestEventualSessionStatus: a client that polls each refresh period reads each session
-// when a heartbeat is due, and finds its death as soon as with strong reads.
-func TestEventualSessionStatus(t *testing.T) {
-	notOnEngines(t, tooManyCalls)
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.Client("a"), w.Client("b")
-		s := mustOpen(a, nil)
-		alive := func() bool {
-			st, err := b.SessionStatus(t.Context(), s.ID(), &tenure.ReadOptions{Eventual: true})
-			if testutil.Want(t, err, nil); st.ID != s.ID() {
-				t.Errorf("%+v", st)
-			}
-			return st.Alive
-		}
-		const beats = 50
-		for range beats * int(heartbeat/refresh) {
-			if !alive() {
-				t.Fatal("not alive")
-			}
-			time.Sleep(refresh)
-		}
-		units := 0 // of a cheap read
-		for _, call := range b.Faults().Log() {
-			switch {
-			case call.Key != driver.SessionKey(s.ID()):
-			case call.Consistency == driver.Strong:
-				units += 2
-			default:
-				units++
-			}
-		}
-		if units > beats*17/4 {
-			t.Errorf("%d cheap reads, with a strong one as two, in %d heartbeat periods", units, beats)
-		}
-		a.Partition()
-		crashed := time.Now()
-		for alive() {
-			time.Sleep(refresh)
-		}
-		if took := time.Since(crashed); took < lease-heartbeat-refresh || took > lease+2*refresh {
-			t.Errorf("seen to be dead after %v", took)
 		}
 	})
 }
