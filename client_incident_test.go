@@ -224,35 +224,6 @@ func TestShortIncidentEndsNoCall(t *testing.T) {
 	}
 }
 
-// TestObserverGetsAnIncidentOnce: the error comes once, and observing goes on.
-func TestObserverGetsAnIncidentOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.Client("a"), w.Client("b")
-		l := a.MustAcquire("x", nil)
-		ctx, stop := context.WithTimeout(t.Context(), 10*lease)
-		defer stop()
-		time.AfterFunc(lease, func() {
-			remove := incident(b, 0, badAnswers["not applied"])
-			time.Sleep(lease)
-			remove()
-			_ = l.Release(context.WithoutCancel(t.Context()))
-		})
-		failed, free := 0, false
-		for leader, err := range b.Election("x", nil).Observe(ctx) {
-			switch {
-			case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-			case err != nil:
-				failed++
-			default:
-				free = leader.None()
-			}
-		}
-		if failed != 1 || !free {
-			t.Errorf("%d errors, want 1; found no leader: %v", failed, free)
-		}
-	})
-}
-
 // TestRefusalOfTheStoreItselfStays: a write that the store never makes fails at once,
 // whatever it has answered before.
 func TestRefusalOfTheStoreItselfStays(t *testing.T) {

@@ -76,6 +76,11 @@ func TestObserveYieldsEveryChangeAndNobody(t *testing.T) {
 		time.Sleep(lease)
 		b.Partition()
 		expect(lease-heartbeat, lease+refresh, "nobody")
+		mustTake(a, mustOpen(a, nil), "x")
+		expect(0, refresh+refresh/8, "a3")
+		time.Sleep(3 * lease)
+		a.Partition()
+		expect(lease-heartbeat-refresh, lease+refresh, "nobody")
 		stop()
 		testutil.Want(t, testutil.Within(t, 0, 0, func() error { return <-done }), nil) // it ends in silence
 		if len(seen) != 0 {
@@ -140,23 +145,31 @@ func TestObserveWaitsForALookOfItsOwnTime(t *testing.T) {
 
 // An error of the store is yielded once, and observing goes on.
 func TestObserveYieldsAnErrorOnce(t *testing.T) {
-	for name, alone := range map[string]bool{"alone": true, "beside a campaign": false} {
+	for name, tt := range map[string]struct {
+		alone bool
+		fault faultstore.Fault
+		is    error
+	}{
+		"alone":             {true, faultstore.LoseRequest(), faultstore.ErrInjected},
+		"beside a campaign": {false, faultstore.LoseRequest(), faultstore.ErrInjected},
+		"a bad answer":      {true, badAnswers["not applied"], errDenied},
+	} {
 		inWorldRun(t, name, func(t *testing.T, w *world) {
 			a, o := w.Client("a"), w.Client("observer")
 			la := a.MustAcquire("x", nil)
-			if !alone {
+			if !tt.alone {
 				go func() { _, _ = o.Acquire(t.Context(), "x", nil) }()
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			seen, done := watch(ctx, o.Election("x", nil))
 			time.Sleep(lease)
 			for range 2 {
-				o.Inject(faultstore.OpGet, 0, 3, faultstore.LoseRequest())
+				o.Inject(faultstore.OpGet, 0, 3, tt.fault)
 				time.Sleep(lease)
 			}
 			testutil.Want(t, la.Check(), nil)
 			stop()
-			testutil.Want(t, <-done, faultstore.ErrInjected)
+			testutil.Want(t, <-done, tt.is)
 			var got []string
 			for len(seen) > 0 {
 				got = append(got, <-seen)

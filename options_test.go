@@ -92,12 +92,6 @@ func TestOptionsThatBreakARuleAreRefused(t *testing.T) {
 			}
 		})
 	}
-	_, err := tenure.New(memstore.New(), &tenure.Options{Grace: -1, RequestTimeout: -1, MaxInFlight: -1})
-	for _, part := range []string{"grace", "request timeout", "max in flight"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q does not name %s", err, part)
-		}
-	}
 }
 
 // earlyClock is a clock with one reading before its origin.
@@ -142,7 +136,7 @@ func TestNamesThatNoStoreCanKeepAreRefused(t *testing.T) {
 			check := func(op string, err error) {
 				t.Helper()
 				e, ok := errors.AsType[*tenure.Error](err)
-				if !ok || e.Op != op || e.Key != name || e.Err.Error() != part {
+				if !ok || e.Op != op || e.Key != name || e.Err.Error() != part || len(err.Error()) > 500 {
 					t.Errorf("%s of %.20q: %v", op, name, err)
 				}
 			}
@@ -212,17 +206,6 @@ func TestErrorsMatchTheirSentinels(t *testing.T) {
 	for _, err := range []error{tenure.ErrReleased, tenure.ErrClosed, tenure.ErrStopTimeout, tenure.ErrUncertain} {
 		is(err, err)
 	}
-}
-
-// The error for a name that is too long does not show it in full.
-func TestErrorOfALongNameIsShort(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newWorld(t).Client("a")
-		_, err := m.Status(t.Context(), strings.Repeat("n", 10<<10))
-		if err == nil || len(err.Error()) > 500 {
-			t.Errorf("the error has %d bytes: %.100v", len(fmt.Sprint(err)), err)
-		}
-	})
 }
 
 func TestNewNamesAllThatIsWrongInOneLine(t *testing.T) {
@@ -599,23 +582,6 @@ func TestTimingUnderASession(t *testing.T) {
 		if took := time.Since(begun); took > 5*time.Second+2*refresh {
 			t.Errorf("taken over after %v", took)
 		}
-	})
-}
-
-// TestProgressUnderASession: the work of a lock has the session's time to show progress, and
-// the time that the session gives it to stop.
-func TestProgressUnderASession(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.Client("a")
-		s, err := a.OpenSession(t.Context(), &tenure.SessionOptions{Timing: tenure.Timing{LeaseDuration: time.Minute, ProgressTimeout: 5 * time.Second}})
-		testutil.Want(t, err, nil)
-		l, err := s.Acquire(t.Context(), "x", nil)
-		testutil.Want(t, err, nil)
-		testutil.Want(t, testutil.Within(t, 5*time.Second, 5*time.Second, func() error {
-			<-l.Context().Done()
-			return context.Cause(l.Context())
-		}), tenure.ErrStalled)
-		testutil.Want(t, s.Check(), nil)
 	})
 }
 

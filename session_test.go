@@ -360,43 +360,6 @@ func TestSessionOrphanIsReleased(t *testing.T) {
 	})
 }
 
-// An observer of an election learns when the leader's session ends.
-func TestSessionObserved(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.Client("a"), w.Client("b")
-		s := mustOpen(a, nil)
-		l := mustTake(a, s, "leader")
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		seen := make(chan tenure.Leader, 100)
-		go func() {
-			defer close(seen)
-			for l, err := range b.Election("leader", nil).Observe(ctx) {
-				if err == nil {
-					seen <- l
-				}
-			}
-		}()
-		if got := <-seen; got.Owner != "a" {
-			t.Fatalf("leader %+v", got)
-		}
-		time.Sleep(3 * lease)
-		if len(seen) > 0 {
-			t.Fatalf("leader %+v", <-seen)
-		}
-		a.Partition()
-		crashed := time.Now()
-		if got := <-seen; !got.None() {
-			t.Fatalf("leader %+v", got)
-		}
-		if took := time.Since(crashed); took > lease+refresh || took < lease-heartbeat-refresh {
-			t.Errorf("seen after %v", took)
-		}
-		stop()
-		_ = l.Release(ctx)
-	})
-}
-
 func TestSessionStatuses(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.Client("a"), w.Client("b")
@@ -540,30 +503,37 @@ func TestSessionRequests(t *testing.T) {
 	})
 }
 
-// Work that shows no progress loses its lock, and not its session.
+// Work that shows no progress within the client's time, or the session's own, loses its lock, and
+// not its session.
 func TestSessionStalledLock(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.Client("a", func(o *tenure.Options) { o.ProgressTimeout = lease })
-		b := w.Client("b")
-		s := mustOpen(a, nil)
-		begun := time.Now()
-		l := mustTake(a, s, "job")
-		<-l.Context().Done()
-		if cause := context.Cause(l.Context()); !errors.Is(cause, tenure.ErrStalled) {
-			t.Errorf("cause %v", cause)
-		}
-		testutil.Want(t, l.Check(), tenure.ErrStalled)
-		mine := b.MustAcquire("job", nil)
-		if took := time.Since(begun); took < 2*lease || took > 2*lease+2*refresh {
-			t.Errorf("taken after %v", took)
-		}
-		if p, _ := mine.Previous(); p.End != tenure.EndStalled {
-			t.Errorf("previous %+v", p)
-		}
-		testutil.Want(t, s.Check(), nil)
-		testutil.Want(t, l.Release(t.Context()), tenure.ErrStalled)
-		mustClose(a, s)
-	})
+	for name, of := range map[string]struct{ client, session time.Duration }{"of the client": {lease, 0}, "of the session": {0, lease}} {
+		inWorldRun(t, name, func(t *testing.T, w *world) {
+			a := w.Client("a", func(o *tenure.Options) { o.ProgressTimeout = of.client })
+			b := w.Client("b")
+			s := mustOpen(a, &tenure.SessionOptions{Timing: tenure.Timing{ProgressTimeout: of.session}})
+			begun := time.Now()
+			l := mustTake(a, s, "job")
+			select {
+			case <-l.Context().Done():
+			case <-time.After(2 * lease):
+			}
+			if took := time.Since(begun); took != lease {
+				t.Fatalf("stalled after %v", took)
+			}
+			testutil.Want(t, context.Cause(l.Context()), tenure.ErrStalled)
+			testutil.Want(t, l.Check(), tenure.ErrStalled)
+			mine := b.MustAcquire("job", nil)
+			if took := time.Since(begun); took < 2*lease || took > 2*lease+2*refresh {
+				t.Errorf("taken after %v", took)
+			}
+			if p, _ := mine.Previous(); p.End != tenure.EndStalled {
+				t.Errorf("previous %+v", p)
+			}
+			testutil.Want(t, s.Check(), nil)
+			testutil.Want(t, l.Release(t.Context()), tenure.ErrStalled)
+			mustClose(a, s)
+		})
+	}
 }
 
 // A sweep clears the records of ended sessions, and none that is alive.
