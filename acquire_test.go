@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -539,21 +538,6 @@ func TestHeldByThisClientItself(t *testing.T) {
 		testutil.Want(t, l.Release(t.Context()), nil)
 		w.Client("c").MustAcquire("x", nil)
 		check(a, false)
-	})
-}
-
-// TestWaitingForItselfIsLogged: the log says whose the lock is.
-func TestWaitingForItselfIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		m := newWorld(t).Client("a", func(o *tenure.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-		m.MustAcquire("x", nil)
-		go func() { _, _ = m.Acquire(t.Context(), "x", nil) }()
-		time.Sleep(time.Second)
-		m.Events()
-		if !strings.Contains(log.String(), "own=true") {
-			t.Error(log.String())
-		}
 	})
 }
 

@@ -219,6 +219,8 @@ func TestEventsAreLogged(t *testing.T) {
 		})
 		mustRelease(m, m.MustAcquire("x", nil))
 		m.MustAcquire("y", nil)
+		_, err := m.Acquire(t.Context(), "y", &tenure.AcquireOptions{Wait: time.Millisecond})
+		testutil.Want(t, err, tenure.ErrHeld)
 		m.Faults().Inject(faultstore.Rule{Fault: faultstore.LoseRequest()})
 		time.Sleep(lease)
 		synctest.Wait()
@@ -227,6 +229,7 @@ func TestEventsAreLogged(t *testing.T) {
 			`level=DEBUG msg="tenure: stopping" lock=x owner=a token=1 error="lease released"`,
 			`level=INFO msg="tenure: released" lock=x owner=a token=1`,
 			`level=INFO msg="tenure: acquired" lock=y owner=a token=1`,
+			`level=INFO msg="tenure: waiting" lock=y owner=a token=1 own=true`,
 			`level=WARN msg="tenure: jeopardy" lock=y owner=a token=1 error="injected fault"`,
 			`level=ERROR msg="tenure: lost" lock=y owner=a token=1 error="lease expired"`,
 		}

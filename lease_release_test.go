@@ -615,7 +615,11 @@ func TestWorkThatFailsByItselfEndsAsFailed(t *testing.T) {
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
-					defer func() { _ = recover() }()
+					defer func() {
+						if r := recover(); strings.HasPrefix(name, "panics") != (r == "the work itself") {
+							t.Errorf("recovered %v", r)
+						}
+					}()
 					_ = run(ctx, a, func(ctx context.Context, l *tenure.Lease) error {
 						if l.Token() > 1 {
 							return nil // campaigned again

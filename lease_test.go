@@ -376,8 +376,8 @@ func TestExpiredIsFinal(t *testing.T) {
 	})
 }
 
-// A beat has the form T-n. Each acquire makes its own T, each beat its own n; and the
-// version that a grant or a heartbeat writes is the beat.
+// A beat has the form T-n. Each acquire makes its own T, the id of its lease, each beat its own
+// n; and the version that a grant or a heartbeat writes is the beat.
 func TestBeats(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.Client("a")
@@ -387,7 +387,7 @@ func TestBeats(t *testing.T) {
 			for range 4 {
 				rec := w.MustRecord("x")
 				term, n, ok := strings.Cut(rec.Beat, "-")
-				if !ok || term == "" || n == "" || strings.Contains(n, "-") || rec.Version != rec.Beat {
+				if !ok || term == "" || term != l.ID() || n == "" || strings.Contains(n, "-") || rec.Version != rec.Beat {
 					t.Errorf("beat %q, version %q", rec.Beat, rec.Version)
 				}
 				if token, used := terms[term]; used && token != l.Token() {
@@ -732,24 +732,6 @@ func TestWorkThatOutlastsStopTimeout(t *testing.T) {
 	}
 }
 
-func TestPanicOfWorkReleasesAndGoesOn(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		m := w.Client("a")
-		func() {
-			defer func() {
-				if r := recover(); r != "boom" {
-					t.Errorf("recovered %v", r)
-				}
-			}()
-			_ = m.Run(t.Context(), "x", nil, func(context.Context, *tenure.Lease) error { panic("boom") })
-		}()
-		if rec := w.MustRecord("x"); rec.State != driver.Released {
-			t.Errorf("record %+v", rec)
-		}
-		testutil.Want(t, m.Close(t.Context()), nil)
-	})
-}
-
 // Work that releases its lease itself has done what Run would have done.
 func TestWorkMayRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -772,32 +754,4 @@ var runners = map[string]func(context.Context, *machine, func(context.Context, *
 	"election": func(ctx context.Context, m *machine, work func(context.Context, *tenure.Lease) error) error {
 		return m.Election("x", nil).Run(ctx, work)
 	},
-}
-
-// The id of a lease is the prefix of all its beats and of no others, and comes from its
-// acquire.
-func TestLeaseID(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.Client("a")
-		ids := map[string]bool{}
-		for range 3 {
-			l := a.MustAcquire("x", nil)
-			id := l.ID()
-			if id == "" || ids[id] || strings.Contains(id, "-") {
-				t.Errorf("id %q", id)
-			}
-			ids[id] = true
-			for range 3 {
-				if rec := w.MustRecord("x"); !strings.HasPrefix(rec.Beat, id+"-") {
-					t.Errorf("beat %q, id %q", rec.Beat, id)
-				}
-				time.Sleep(heartbeat)
-			}
-			testutil.Want(t, l.Check(), nil)
-			if l.ID() != id {
-				t.Errorf("id %q was %q", l.ID(), id)
-			}
-			mustRelease(a, l)
-		}
-	})
 }
