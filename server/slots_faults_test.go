@@ -38,6 +38,36 @@ type crowd struct {
 	acted  map[string]int  // how often, by kind
 }
 
+// chance decides what happens. May be called concurrently.
+type chance struct {
+	mu     sync.Mutex
+	src    *rand.Rand
+	faults bool
+}
+
+func (x *chance) roll(n int) int { x.mu.Lock(); defer x.mu.Unlock(); return x.src.IntN(n) }
+
+func (x *chance) upTo(d time.Duration) time.Duration { return time.Duration(x.roll(int(d))) }
+
+// decide returns what becomes of a call to the store.
+func (x *chance) decide(faultstore.Call) faultstore.Fault {
+	if !x.faults {
+		return faultstore.Fault{}
+	}
+	late := x.upTo(2 * lease)
+	switch x.roll(24) {
+	case 0:
+		return faultstore.LoseReply()
+	case 1:
+		return faultstore.LoseRequest()
+	case 2:
+		return faultstore.LateAfterError(late)
+	case 3:
+		return faultstore.Duplicate(late)
+	}
+	return faultstore.Fault{}
+}
+
 const (
 	aSlot   = "slot"
 	aReader = "reader"
