@@ -591,6 +591,20 @@ func TestCoolDownWithoutAHistory(t *testing.T) {
 	})
 }
 
+// TestCoolDownBeginsAgain: when a term has ended that the candidate has not seen, between two polls.
+func TestCoolDownBeginsAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		own, other := w.Client("own", labelled("v2")), w.Client("other", labelled("v1"))
+		own.Inject(faultstore.OpWatch, 0, 0, faultstore.Refuse())
+		o := &tenure.ElectionOptions{CoolDown: 8 * time.Second}
+		fails(own, o)
+		time.AfterFunc(5*time.Second, func() { mustRelease(other, other.MustAcquire("x", recorded)) })
+		if waited := fails(own, o); waited < 13*time.Second || waited > 13*time.Second+2*refresh {
+			t.Errorf("it waited for %v, want 8 s after the other term, which ended after 5 s", waited)
+		}
+	})
+}
+
 // TestCoolDownCosts: one read before the claim, and the history only if the record does
 // not settle the count.
 func TestCoolDownCosts(t *testing.T) {
