@@ -367,28 +367,6 @@ func TestUnusedGrantIsFreed(t *testing.T) {
 	})
 }
 
-// TestCountedGrantIsNotFreed: its holder may have the lock, so that nobody frees it, even if it could not
-// be sent. Without a heartbeat it expires.
-func TestCountedGrantIsNotFreed(t *testing.T) {
-	tenuretest.Test(t, func(t *testing.T, w *tenuretest.World) {
-		a, b := serve(w, "a"), serve(w, "b")
-		begun := time.Now()
-		v := a.holder("x", "gone")
-		a.remote.Counts(&v.Grant, a.remote.Began())
-		if v.UsableMs == 0 || v.FreeAfterMs != lease.Milliseconds() {
-			t.Errorf("granted as %+v", v.Grant)
-		}
-		a.remote.Discard(v.Grant)
-		b.MustAcquire("x", nil)
-		if took := time.Since(begun); took < lease || took > lease+2*refresh {
-			t.Errorf("free after %v, want %v", took, lease)
-		}
-		if prev := w.MustRecord("x").Prev; prev == nil || prev.End != driver.EndExpired {
-			t.Errorf("the unused tenure ended as %+v", prev)
-		}
-	})
-}
-
 // TestGrantMayBeCounted: by the drift in the record, and by the lease in it, if the acquire took less
 // than a tenth of the lease and did not wait for a holder. Otherwise it is freed early.
 func TestGrantMayBeCounted(t *testing.T) {
