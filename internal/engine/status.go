@@ -236,7 +236,7 @@ func (c *Client) glance(sent time.Duration, rec driver.Record) (*protocol.View, 
 	now := c.clock()
 	if k != nil {
 		k.view.Observe(sent, now, driver.Eventual, rec, true)
-		if known, found := k.view.Record(); found && known.Version == rec.Version {
+		if known, found := k.view.Record(); found && known.Version == rec.Version && known.Token == rec.Token {
 			return k.view, k
 		}
 	}

@@ -90,7 +90,9 @@ func (s *View) Observe(sent, now time.Duration, how driver.Consistency, rec driv
 	_, known := s.Known()
 	known = known && found == s.found
 	if !strong || sent < s.replied {
-		s.noteUncounted(sent, now, strong, known && rec.Version == s.rec.Version && rec.State == s.rec.State && rec.Life == s.rec.Life)
+		// A late duplicate of a claim brings its version back, under another token.
+		same := rec.Version == s.rec.Version && rec.Token == s.rec.Token && rec.State == s.rec.State && rec.Life == s.rec.Life
+		s.noteUncounted(sent, now, strong, known && same)
 		return
 	}
 	same := known && termOf(rec) == termOf(s.rec)

@@ -103,14 +103,17 @@ func beats(beat string) driver.Record {
 // TestCheapRepliesAreHints: an eventual reply changes nothing in the view. If it shows another
 // version, or no record, a strong read is due; otherwise nothing has happened.
 func TestCheapRepliesAreHints(t *testing.T) {
+	again := beats("b1") // by a late duplicate of the claim, after a release
+	again.Token++
 	for name, tt := range map[string]struct {
 		rec    driver.Record
 		found  bool
 		hinted bool
 	}{
-		"the same version": {beats("b1"), true, false},
-		"another version":  {beats("b2"), true, true},
-		"no record":        {driver.Record{}, false, true},
+		"the same version":                     {beats("b1"), true, false},
+		"the same version under another token": {again, true, true},
+		"another version":                      {beats("b2"), true, true},
+		"no record":                            {driver.Record{}, false, true},
 	} {
 		s := NewView(timing, middle())
 		s.Observe(1, 2, driver.Strong, beats("b1"), true)
