@@ -85,7 +85,8 @@ func InitPostgreSQL(data string) error {
 }
 
 // FollowPostgreSQL creates the data of a standby of a server, in an empty folder of the user. The
-// standby has the given name.
+// standby has the given name. It fetches the log at the end: a stream would end with the server's
+// wal_sender_timeout, which tests make short, on a machine that is busy for as long.
 func FollowPostgreSQL(data, url, name string) error {
 	program, err := PostgresProgram("pg_basebackup")
 	if err != nil {
@@ -93,7 +94,7 @@ func FollowPostgreSQL(data, url, name string) error {
 	}
 	return Server{Dir: data, User: PostgresUser, Args: []string{
 		program, "-d", url + "&application_name=" + name, "-D", data,
-		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
+		"--write-recovery-conf", "--wal-method=fetch", "--checkpoint=fast", "--no-sync",
 	}}.Run()
 }
 
