@@ -45,11 +45,15 @@ func Period(period time.Duration) Schedule {
 // [LockerOptions].Location, which must be the scheduler's. An occurrence counts for the last
 // time of the crontab, and for the next one in the last quarter of the time between the two,
 // the last 2 minutes at most: a job that is run by hand does not take the time to come.
+// "@every 1h" is refused: it has no times that all processes share, as [Period] has.
 func Cron(crontab string) Schedule {
 	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 	times, err := parser.Parse(crontab)
 	if err != nil {
 		return Schedule{err: fmt.Errorf("crontab %q: %w", crontab, err)}
+	}
+	if _, ok := times.(cron.ConstantDelaySchedule); ok {
+		return Schedule{err: fmt.Errorf("crontab %q: its times are not the same in all processes: use Period", crontab)}
 	}
 	return Schedule{
 		due:  func(now time.Time) (time.Time, error) { return due(times, now) },

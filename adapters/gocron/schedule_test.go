@@ -68,7 +68,9 @@ func TestBadSchedules(t *testing.T) {
 		"period 1.5s: it must be a whole number of seconds": Period(1500 * time.Millisecond),
 		"period 0s: it must be":                             Period(0),
 		`crontab "every day":`:                              Cron("every day"),
-		"is empty":                                          {},
+		`crontab "@every 1h": its times are not the same`:   Cron("@every 1h"),
+		`crontab "TZ=UTC @every 1h": its times are not`:     Cron("TZ=UTC @every 1h"),
+		"is empty": {},
 	} {
 		if _, err := NewLocker(nil, schedule, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
