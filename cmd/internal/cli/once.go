@@ -187,7 +187,14 @@ func (o *onceCmd) ran(w *runs, at occurrence, result once.Result, err error) err
 		switch {
 		case !ok && w.fault != nil:
 			return w.unstarted()
-		case ok && one.status() != 0:
+		case !ok: // all had to end before the command could begin
+			status = statusLost
+			if w.came != 0 {
+				status = signaled{w.came}.ExitCode()
+			}
+			return failed(status, fmt.Errorf("%q: %s was marked as begun, but not run: %s (--reset opens it again)",
+				o.Name, slotText(r.Slot, at.minutes), r.Error))
+		case one.status() != 0:
 			status = one.status()
 			c.say("%q: the run of %s failed: %s", o.Name, slotText(r.Slot, at.minutes), r.Error)
 		}
