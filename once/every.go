@@ -51,8 +51,8 @@ type EveryOptions struct {
 // or each heartbeat period if that is longer. When a period has passed, one write
 // begins the next one; the work runs when that is confirmed. Time is the elapsed time
 // of one process after the other, not of wall clocks. So a change of the leader makes a
-// period longer by that interval at most, and by the time in which no process was
-// alive; never shorter.
+// period longer by that interval at most, or by a lease if the leader had just begun it,
+// and by the time in which no process was alive; never shorter.
 //
 // The first run comes a period after the first call, or after the record was deleted:
 // nothing runs at once, because a new ledger looks like a lost one.

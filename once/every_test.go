@@ -280,6 +280,40 @@ func TestEveryCountsFromTheAnswer(t *testing.T) {
 	}
 }
 
+// The work of a period begins when its claim is confirmed, which others may have read long
+// before: they do not begin the next one earlier than a period after the work.
+func TestEverySpacesTheWork(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		claimed := time.Duration(0)
+		a.Faults().Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return c.Op.IsWrite() && numberOf(c.Next.Data) == 1 },
+			Decide: func(faultstore.Call) faultstore.Fault {
+				if claimed == 0 {
+					claimed = time.Since(s.born)
+				}
+				if time.Since(s.born) < claimed+8*time.Second {
+					return faultstore.LoseReplyHang() // applied, and others read it
+				}
+				return faultstore.Fault{}
+			},
+		})
+		var at []time.Duration
+		work := func(context.Context, *once.Turn) error {
+			at = append(at, time.Since(s.born))
+			return nil
+		}
+		stop := a.lives(hour, nil, work)
+		time.Sleep(time.Second) // a leads
+		defer b.lives(hour, nil, work)()
+		time.Sleep(hour + 50*minute)
+		stop()
+		time.Sleep(hour)
+		if len(at) < 2 || at[1]-at[0] < hour {
+			t.Errorf("work at %v, begun at %v: less than %v apart", at, s.begun(), hour)
+		}
+	})
+}
+
 func numberOf(data []byte) int64 {
 	var l struct{ N int64 }
 	if json.Unmarshal(data, &l) != nil {

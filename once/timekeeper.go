@@ -43,12 +43,21 @@ func (k *timekeeper) watch(ctx context.Context, election *tenure.Election) (stop
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
+		var first periods // as the newest period was first read
 		for leader, err := range election.Observe(ctx) {
 			received := elapsed(k.client)
 			if err != nil || leader.None() {
 				continue
 			}
 			if l, err := parseEvery(leader.Data, leader.Token); err == nil && l.ID != "" {
+				if l.ID != first.ID || l.N != first.N {
+					first = l
+				}
+				if l.Age == first.Age {
+					// The leader may not have the answer to its claim yet. It begins the work
+					// when it has, before its lease ends.
+					received += k.client.Options().LeaseDuration
+				}
 				k.note(l.noted(received))
 			}
 		}
