@@ -146,7 +146,10 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 }
 
 func (l *Locker) run(ctx context.Context, job string, slot int64, r *run) error {
-	options := &once.Options{OutOfOrder: true, Redo: l.options.Redo, MaxAhead: int64(l.options.MaxAhead / time.Second)}
+	options := &once.Options{
+		OutOfOrder: true, Redo: l.options.Redo, MaxAhead: int64(l.options.MaxAhead / time.Second),
+		Between: l.schedule.between(l.options.Location),
+	}
 	if l.options.MaxAhead < 0 {
 		options.MaxAhead = -1
 	}

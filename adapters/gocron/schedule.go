@@ -63,7 +63,8 @@ func Cron(crontab string) Schedule {
 
 // Nearest is a schedule of any other kind. The function returns the scheduled time of a
 // job run that starts now: the last scheduled time, or a very near one. It must be the
-// same in all processes, and not the present time. It is cut to whole seconds.
+// same in all processes, and not the present time. It is cut to whole seconds. A process whose
+// clock is ahead shuts out all before what it runs once that is 17 occurrences.
 func Nearest(scheduled func(now time.Time) time.Time) Schedule {
 	return Schedule{due: func(now time.Time) (time.Time, error) { return scheduled(now), nil }}
 }
@@ -83,6 +84,28 @@ const (
 	lookBack    = 2 * time.Minute
 	lookBackMax = 9 * 366 * 24 * time.Hour
 )
+
+// between returns the newest times of the schedule between two of them, as package once asks
+// for them, so that neighbours are one span of its ledger: a host whose clock is ahead would
+// else fill it with spans, and shut out all occurrences before them. It is nil if the times
+// are not known.
+func (s Schedule) between(where *time.Location) func(last, slot int64) ([]int64, int) {
+	if s.next == nil {
+		return nil
+	}
+	return func(last, slot int64) (list []int64, more int) {
+		for back := lookBack; len(list) == 0 && back <= lookBackMax; back *= 2 {
+			from := max(last, slot-int64(back/time.Second))
+			for t := s.next(time.Unix(from, 0).In(where)); !t.IsZero() && t.Unix() < slot; t = s.next(t) {
+				list = append(list, t.Unix())
+			}
+			if from == last {
+				break
+			}
+		}
+		return list, 0
+	}
+}
 
 // maxEarly is how far ahead of its time an occurrence is due at most: more than two clocks of
 // one network differ by.
