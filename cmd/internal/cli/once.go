@@ -266,6 +266,13 @@ func (o *onceCmd) notRun(w *runs, at occurrence, result once.Result, err error) 
 	case errors.Is(err, tenure.ErrLost) || errors.Is(err, tenure.ErrSteppedDown):
 		return failed(statusLost, fmt.Errorf("%q: %s was not run: the lease was lost before: %s",
 			o.Name, slot, flags.OneLine(err)))
+	case len(result.Caught) > 0 && w.ctx.Err() != nil: // a signal, while missed slots were caught up
+		status := w.last[result.Caught[len(result.Caught)-1].Slot].status()
+		if w.came != 0 {
+			status = signaled{w.came}.ExitCode()
+		}
+		return failed(cmp.Or(status, statusHeld), fmt.Errorf("%q: %s is not run: a signal came before it was begun: %s",
+			o.Name, slot, flags.OneLine(err)))
 	case errors.Is(err, errors.ErrUnsupported): // as for --slots: another flag or store is needed
 		return usage("%w", err)
 	}
