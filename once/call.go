@@ -124,7 +124,7 @@ func (c *call) open(ctx context.Context) ([]span, error) {
 	case below:
 		this.First = last + 1
 	}
-	if lost && c.options.Redo && c.options.CatchUp > 0 && newest.Slot < c.slot && c.ledger.Begun.has(newest.Slot) {
+	if lost && c.options.Redo && len(slots) < c.options.CatchUp && newest.Slot < c.slot && c.ledger.Begun.has(newest.Slot) {
 		slots = slices.Insert(slots, 0, span{newest.Slot, newest.Slot})
 	}
 	n := max(0, len(slots)-c.options.CatchUp)

@@ -338,6 +338,18 @@ func TestCatchUpAfterACrash(t *testing.T) {
 	}
 }
 
+// A slot that was begun is not missed, even if there is no room to redo it.
+func TestBegunIsNotMissed(t *testing.T) {
+	onHosts(t, func(t *testing.T, s *world, a, b *host) {
+		s.twice = true
+		a.dies(30)
+		res, err := b.once(60, &once.Options{Between: lattice, CatchUp: 1, Redo: true}, nil)
+		if err != nil || !slices.Equal(res.Missed, []int64{40}) || res.MissedCount != 1 || len(res.Caught) != 1 || res.Unfinished == nil {
+			t.Errorf("%+v, %v", res, err)
+		}
+	})
+}
+
 // A host that loses its lease while it catches up begins none of the slots that follow,
 // and says that they were not begun: they cannot be mistaken for run.
 func TestCatchUpWithoutALease(t *testing.T) {
