@@ -162,6 +162,7 @@ func (l *Lease) release(ctx context.Context, failed *tenure.ReleaseOptions) erro
 	g := l.grip.Load()
 	lost := l.Check()
 	l.end(tenure.ErrReleased)
+	l.unhook() // the slot may be held for much longer
 	switch {
 	case g.share == nil:
 		l.result = g.inner.ReleaseWith(ctx, failed)

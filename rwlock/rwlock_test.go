@@ -6,13 +6,16 @@ package rwlock_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/faultstore"
+	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/rwlock"
 )
 
@@ -111,6 +114,24 @@ func TestGoroutinesShareASlot(t *testing.T) {
 		if n := p.client.Faults().Count(); n != 3 {
 			t.Errorf("%d calls: %v", n, p.client.Faults().Log())
 		}
+	})
+}
+
+// A reader that has left leaves nothing in the memory of a process that others read in.
+func TestReaderThatHasLeftIsForgotten(t *testing.T) {
+	onWorld(t, func(t *testing.T, s *world) {
+		p := s.process("p")
+		stays := p.read(t.Context())
+		left := func() weak.Pointer[rwlock.Lease] {
+			l := testutil.Must(p.AcquireRead(t.Context(), nil))(t)
+			p.release(l)
+			return weak.Make(l)
+		}()
+		runtime.GC()
+		if left.Value() != nil {
+			t.Error("it is still in memory")
+		}
+		p.release(stays)
 	})
 }
 
