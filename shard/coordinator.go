@@ -193,17 +193,21 @@ func (w *worker) resign() {
 	<-c.ended
 }
 
-// lookNow triggers a poll, and waits for it.
-func (c *coordinator) lookNow() {
+// lookNow triggers a poll, and waits for it until ctx ends: the coordinator may still wait
+// for the lock of the membership.
+func (c *coordinator) lookNow(ctx context.Context) {
 	looked := make(chan struct{})
 	select {
 	case c.looks <- looked:
 	case <-c.ended:
 		return
+	case <-ctx.Done():
+		return
 	}
 	select {
 	case <-looked:
 	case <-c.ended:
+	case <-ctx.Done():
 	}
 }
 

@@ -541,7 +541,7 @@ func (w *worker) mark() {
 	w.mu.Unlock()
 	w.due = time.Now().Add(w.pause())
 	if c != nil {
-		c.lookNow()
+		c.lookNow(ctx)
 		w.due = time.Time{} // what it has written
 	}
 }

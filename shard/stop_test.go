@@ -344,3 +344,30 @@ func TestLeaveWhereAllAreFull(t *testing.T) {
 		s.settle(n, partitions)
 	})
 }
+
+// A coordinator that cannot have the lock of the membership, because a foreign process holds
+// it, goes after its time.
+func TestLeaveUnderAForeignLock(t *testing.T) {
+	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
+		a, b := s.worker("a"), s.worker("b")
+		s.settle(2, 6)
+		other := s.Client("other")
+		foreign := testutil.Go(func() error {
+			_, err := other.Acquire(t.Context(), shard.MembershipName(name), nil)
+			return err
+		})
+		first, second := a, b
+		if b.Stats().Coordinator {
+			first, second = b, a
+		}
+		first.stop()
+		testutil.Want(t, <-foreign, nil)
+		s.until("the other one coordinates", 10*lease, func() bool { return second.Stats().Coordinator })
+		second.stop()
+		select {
+		case <-second.done:
+		case <-time.After(20 * lease):
+			t.Error("it has not left")
+		}
+	})
+}
