@@ -140,10 +140,10 @@ func (w *worker) work(ctx context.Context, p *Partition) {
 			break
 		}
 		pause := w.period
+		if err == nil || time.Since(begun) > w.client.Options().LeaseDuration {
+			failures = 0
+		}
 		if err != nil {
-			if time.Since(begun) > w.client.Options().LeaseDuration {
-				failures = 0
-			}
 			if failures++; failures == maxFailures {
 				break
 			}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,6 +155,24 @@ func TestHandlerEndsEarly(t *testing.T) {
 		s.until("b has it", 3*lease, func() bool { return b.Stats().Held == 1 })
 		if n := len(a.of(shard.EventAssigned)) + len(a.of(shard.EventMovedIn)); n != 1 {
 			t.Errorf("a has taken it %d times, while it keeps away", n)
+		}
+	})
+}
+
+// Failures with a success between them are not in a row: the worker keeps the partition.
+func TestHandlerFailsNowAndThen(t *testing.T) {
+	onWorld(t, shard.Options{Partitions: 1}, func(t *testing.T, s *world) {
+		a := s.make("a")
+		var runs atomic.Int64
+		a.start(func(context.Context, *shard.Partition) error {
+			if runs.Add(1)%2 == 0 {
+				return nil
+			}
+			return errors.New("it fails")
+		})
+		s.until("it has run 20 times", 10*lease, func() bool { return runs.Load() >= 20 })
+		if dropped := a.of(shard.EventDropped); len(dropped) > 0 {
+			t.Errorf("dropped: %v", dropped)
 		}
 	})
 }
