@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenurelock/tenure"
+	"github.com/tenurelock/tenure/faultstore"
 	"github.com/tenurelock/tenure/internal/testutil"
 	"github.com/tenurelock/tenure/shard"
 )
@@ -53,5 +54,30 @@ func TestVacantPlacesAreLookedAtSeldom(t *testing.T) {
 		}
 		t.Logf("found after %v", took)
 		testutil.Want(t, errors.Join(taken.Release(t.Context()), session.Close(t.Context())), nil)
+	})
+}
+
+// A worker whose claim of a high place is so late that the group has fewer places by then
+// takes another one: the coordinator does not look there any more.
+func TestPlaceThatIsGone(t *testing.T) {
+	onWorld(t, shard.Options{Partitions: 2}, func(t *testing.T, s *world) {
+		workers := s.come(20, atOnce)
+		s.settle(20, 2)
+		late := s.make("late")
+		late.client.Faults().Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return c.Op == faultstore.OpClaim && c.Key == shard.MemberName(name, 20) },
+			Fault: faultstore.Slow(1400*time.Millisecond, 0),
+		})
+		late.start(late.handle)
+		time.Sleep(10 * time.Millisecond)
+		for _, w := range workers {
+			if !w.Stats().Coordinator {
+				w.stop()
+			}
+		}
+		time.Sleep(2 * refresh)
+		if took := s.settle(2, 2); took > lease {
+			t.Errorf("it took %v, want %v at most", took, lease)
+		}
 	})
 }

@@ -380,6 +380,13 @@ func (w *worker) poll() {
 	if o.Epoch != v.membership.Epoch && o.Epoch > 0 {
 		w.readMembership(v)
 	}
+	w.mu.Lock()
+	_, in := w.view.in[w.session.ID()]
+	w.mu.Unlock()
+	if !in && w.seat != nil && w.place >= o.Places {
+		w.stop(errPlaceGone) // and starts again
+		return
+	}
 	if st.Held && st.Session == "" && st.Token != w.stranger {
 		w.stranger = st.Token
 		w.trouble(notOurs(st.Name, st.Owner, st.Token))
@@ -391,6 +398,11 @@ func (w *worker) poll() {
 		w.stand(st, v.active == 0)
 	}
 }
+
+// errPlaceGone is why a worker starts again that no membership has. There were more places
+// when it began to take its own, and the coordinator did not see it before it stopped looking
+// there.
+var errPlaceGone = errors.New("the worker's place is not one of the group's places any more")
 
 // ownEach is the number of polls after which a coordinator reads its own record, which an
 // operator may have changed.
