@@ -5,7 +5,9 @@ package shard_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/driver"
@@ -21,9 +23,13 @@ func (s *world) orphan(w *worker, lock string) {
 	if err != nil || st.Session == "" {
 		s.t.Fatalf("the session of %s: %q, %v", w.owner, st.Session, err)
 	}
-	_, _, err = s.Store().Claim(s.t.Context(), driver.Record{
+	rec := driver.Record{
 		Key: lock, Version: "late " + lock, Beat: "late " + lock, Owner: w.owner, Lease: lease, State: driver.Held, Session: st.Session,
-	})
+	}
+	if strings.HasPrefix(lock, strings.TrimSuffix(st.Name, fmt.Sprint(w.Stats().Place))) {
+		rec.Data = st.Data // of a place
+	}
+	_, _, err = s.Store().Claim(s.t.Context(), rec)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -82,6 +88,22 @@ func TestOrphanedClaimOfAnotherWorker(t *testing.T) {
 		took := s.settle(2, 14)
 		if most := 2 * lease; took > most {
 			t.Errorf("it took %v, want %v at most", took, most)
+		}
+	})
+}
+
+// A second place of a worker is given up, though nobody asks for it: the plan would give it
+// partitions that nobody claims.
+func TestOrphanedPlace(t *testing.T) {
+	onWorld(t, shard.Options{Partitions: 6, Audit: -1}, func(t *testing.T, s *world) {
+		a, b := s.worker("a"), s.worker("b")
+		s.settle(2, 6)
+		for _, w := range []*worker{a, b} {
+			s.orphan(w, shard.MemberName(name, 2+w.Stats().Place))
+		}
+		time.Sleep(5 * refresh)
+		if took := s.settle(2, 6); took > lease {
+			t.Errorf("it took %v, want %v at most", took, lease)
 		}
 	})
 }

@@ -97,7 +97,8 @@ type worker struct {
 	// Of the one goroutine.
 	place    int // -1: none yet
 	seat     *tenure.Lease
-	told     bool // that it has joined
+	told     bool   // that it has joined
+	sifted   uint64 // the epoch of the membership in which it has its own place alone
 	polls    int
 	silent   time.Time
 	renewed  time.Time
@@ -253,6 +254,7 @@ func (w *worker) tick() bool {
 		if w.seat == nil && !w.leaves() {
 			w.join()
 		}
+		w.keepOnePlace()
 		w.audit()
 	}
 	more := w.reconcile()
@@ -532,6 +534,31 @@ func (w *worker) join() {
 		}
 		vacant = slices.Delete(vacant, i, i+1)
 	}
+}
+
+// keepOnePlace gives up the other places that a new membership has this worker's session in:
+// claims of them came late. Nobody asks about them, and the plan gives each its share.
+func (w *worker) keepOnePlace() {
+	w.mu.Lock()
+	r := w.view.membership
+	w.mu.Unlock()
+	if w.seat == nil || r.Epoch == w.sifted {
+		return
+	}
+	for _, m := range r.Members {
+		if m.Session != w.session.ID() || m.Place == w.place {
+			continue
+		}
+		l, err := w.session.TryAcquire(w.ctx, MemberName(w.g.name, m.Place), nil)
+		switch {
+		case err == nil:
+			w.jobs.Go(func() { _ = l.Release(w.values) }) // it ends with the session
+		case !errors.Is(err, tenure.ErrHeld):
+			w.trouble(err)
+			return
+		}
+	}
+	w.sifted = r.Epoch
 }
 
 // inOrder is how many vacant places a joiner tries lowest first. After that it
