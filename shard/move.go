@@ -528,7 +528,7 @@ func (w *worker) handOver(h handover) {
 // the membership. It stays the coordinator until it goes: others may leave as well, and
 // are to learn of each other.
 func (w *worker) mark() {
-	ctx, stop := w.bounded(w.client.Options().LeaseDuration)
+	ctx, stop := w.bounded(min(w.client.Options().LeaseDuration, time.Until(w.departure.until)))
 	defer stop()
 	if err := w.seat.SetData(ctx, w.memberInfo(true).bytes()); err != nil {
 		w.trouble(err)

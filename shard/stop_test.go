@@ -348,7 +348,8 @@ func TestLeaveWhereAllAreFull(t *testing.T) {
 // A coordinator that cannot have the lock of the membership, because a foreign process holds
 // it, goes after its time.
 func TestLeaveUnderAForeignLock(t *testing.T) {
-	onWorld(t, shard.Options{Partitions: 6}, func(t *testing.T, s *world) {
+	const timeout = 2 * refresh
+	onWorld(t, shard.Options{Partitions: 6, LeaveTimeout: timeout}, func(t *testing.T, s *world) {
 		a, b := s.worker("a"), s.worker("b")
 		s.settle(2, 6)
 		other := s.Client("other")
@@ -366,7 +367,7 @@ func TestLeaveUnderAForeignLock(t *testing.T) {
 		second.stop()
 		select {
 		case <-second.done:
-		case <-time.After(20 * lease):
+		case <-time.After(timeout + refresh):
 			t.Error("it has not left")
 		}
 	})
