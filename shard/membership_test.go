@@ -89,7 +89,7 @@ func TestSpec(t *testing.T) {
 	if !slices.Equal(count.ids(), []string{"0", "1", "2"}) || names.len() != 2 || count.len() != 3 {
 		t.Error(count.ids(), names.len(), count.len())
 	}
-	for _, bad := range []string{"x", "{}", `{"revision":1}`, `{"revision":0,"partitions":1}`, `{"revision":1,"partitions":-1}`, `{"revision":1,"partitions":1,"names":["x"]}`, `{"revision":1,"names":["x","x"]}`} {
+	for _, bad := range []string{"x", "{}", `{"revision":1}`, `{"revision":0,"partitions":1}`, `{"revision":1,"partitions":-1}`, `{"revision":1,"partitions":1,"names":["x"]}`, `{"revision":1,"names":["x","x"]}`, `{"revision":1,"partitions":1,"base":-1}`, `{"revision":1,"partitions":1,"base":9999999}`} {
 		if _, ok, err := parseSpec([]byte(bad)); ok || !errors.Is(err, tenure.ErrUnreadable) {
 			t.Errorf("%s: %v, %v", bad, ok, err)
 		}

@@ -162,6 +162,9 @@ func parseSpec(data []byte) (s spec, ok bool, err error) {
 		err = errUnreadableSpec
 	} else {
 		_, err = newSpec(s.Count, s.Names, s.Zones)
+		if err == nil && (s.BaseCount != 0 || s.BaseNames != nil) {
+			_, err = newNames(s.BaseCount, s.BaseNames)
+		}
 	}
 	if err != nil {
 		return spec{}, false, fmt.Errorf("%w: the partitions are %.60q: %w", tenure.ErrUnreadable, data, err)
