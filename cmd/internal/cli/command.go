@@ -253,6 +253,8 @@ type running struct {
 
 	swept atomic.Bool // these processes were asked to stop
 
+	ended chan struct{} // closed when nothing is left of the command
+
 	mu     sync.Mutex
 	latest guard.Limits
 }
@@ -324,22 +326,28 @@ func (r *running) extend() {
 
 // stop ends the command, because its lease has ended, another process asked for the lock, or
 // its time is up. While the lease is valid, heartbeats continue and the command has the stop
-// timeout to end.
+// timeout to end; if the lease ends meanwhile, it has no more of that.
 func (r *running) stop() {
+	if r.lease.Check() == nil {
+		// A bit before the heartbeats end, so that the lock is released under a
+		// good lease.
+		r.guard.Stop(guard.Now().Add(r.stopTimeout - r.grace/2))
+	}
+	for r.lease.Check() == nil { // the context may have ended already: it does not show this
+		select {
+		case <-r.ended:
+			return
+		case <-time.After(max(minLook, min(r.grace/16, maxLook))):
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := guard.Now()
-	if errors.Is(context.Cause(r.lease.Context()), tenure.ErrSteppedDown) || r.lease.Check() == nil {
-		// A bit before the heartbeats end, so that the lock is released under a
-		// good lease.
-		r.guard.Stop(now.Add(r.stopTimeout - r.grace/2))
-		return
-	}
 	// At the deadline the grace is left. Before it, no time is left: another holder has
 	// the lock, or the wall clock shows that this machine was paused, and the boot clock
 	// with it.
 	// Without progress the lease ends before its deadline, and no one else has the lock until then.
-	cause := context.Cause(r.lease.Context())
+	cause := r.lease.Check()
 	if errors.Is(cause, tenure.ErrSuperseded) ||
 		!errors.Is(cause, tenure.ErrStalled) && now < r.latest.Term.Add(-r.grace/4) {
 		r.guard.Stop(now)
@@ -347,6 +355,9 @@ func (r *running) stop() {
 	}
 	r.guard.Stop(r.latest.Kill)
 }
+
+// How often it is looked whether a lease has ended while its command stops.
+const minLook, maxLook = time.Millisecond, 100 * time.Millisecond
 
 // sweep asks the processes that the command has left behind to stop, and kills them at
 // the next Ctrl-C. It returns false if the signal should be passed on unchanged, to the
@@ -390,7 +401,7 @@ func (t *command) hold(ctx context.Context, lease *tenure.Lease) (outcome, error
 	t.console.emit(record{Event: eventStarted, Lock: t.lock, Token: lease.Token(), Command: command.Args})
 	r := &running{
 		ctx: ctx, lease: lease, guard: g, grace: grace, latest: first,
-		stopTimeout: t.client.Options().StopTimeout,
+		stopTimeout: t.client.Options().StopTimeout, ended: make(chan struct{}),
 	}
 	t.running.Store(r)
 	r.extend() // a heartbeat may have been confirmed meanwhile
@@ -410,6 +421,7 @@ func (t *command) hold(ctx context.Context, lease *tenure.Lease) (outcome, error
 		}
 	})
 	o.exit = g.Wait()
+	close(r.ended)
 	unwatch()
 	unhand()
 	unhook()
@@ -421,8 +433,8 @@ func (t *command) hold(ctx context.Context, lease *tenure.Lease) (outcome, error
 	cut := errors.Is(context.Cause(ctx), once.ErrTimeout)
 	inTime := (o.steppedDown != nil || o.swept || cut) && o.exit.Reason == guard.Stopped && lease.Check() == nil
 	if !inTime && (o.exit.Reason == guard.Overdue || o.exit.Reason == guard.Stopped) {
-		if o.lost = context.Cause(lease.Context()); o.lost == nil {
-			o.lost = tenure.ErrExpired // the guard was quicker
+		if o.lost = context.Cause(lease.Context()); o.lost == nil || o.steppedDown != nil {
+			o.lost = cmp.Or(lease.Check(), tenure.ErrExpired) // if it is nil, the guard was quicker
 		}
 	}
 	o.timedOut = cut && o.exit.Reason == guard.Stopped && o.lost == nil
