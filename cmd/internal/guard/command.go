@@ -90,7 +90,7 @@ type Process struct {
 	Name string
 }
 
-// Instant is a reading of the boot clock in nanoseconds. Readings are comparable
+// Instant is a reading of [Now] in nanoseconds. Readings are comparable
 // between the processes of one machine until it restarts, and mean nothing elsewhere.
 type Instant int64
 

@@ -4,8 +4,8 @@
 // Package guard runs a command that must be dead by a given instant, together
 // with everything that the command started.
 //
-// It knows nothing of locks or leases. Its caller hands it three instants on the
-// boot clock (see [Limits]), newer ones after each heartbeat, and asks at the end
+// It knows nothing of locks or leases. Its caller hands it three instants
+// (see [Limits]), newer ones after each heartbeat, and asks at the end
 // how the command ended. On Linux the command is watched from two processes:
 //
 //	caller ──parent of──> guardian ──parent of──> command ──> whatever it starts
@@ -27,7 +27,7 @@
 // for certain that no process is left, and can execute a program that reports this, which
 // [Command.Last] names.
 //
-// The instants are on CLOCK_BOOTTIME, so that time spent in suspend counts.
+// The instants count the time spent in suspend, and no time service slews them: see [Now].
 //
 // # Guarantees
 //

@@ -401,6 +401,8 @@ func (g *Guard) watch() {
 		case !g.orders.term(now) || g.terminated:
 			g.warnedAt = 0
 			g.alarm.set(g.nextAlarm())
+		case now < g.nextAlarm(): // a timer may be early
+			g.alarm.set(g.nextAlarm())
 		case g.warnedAt == 0:
 			// This process may itself have been stopped, with the guardian's word unread in the
 			// pipe. It gets the time to read it.
@@ -675,14 +677,34 @@ func prctlGetSubreaper(was *int32) error {
 	return nil
 }
 
-// Now reads the boot clock. It counts the time that the machine was suspended.
+// Now reads the raw clock, plus the time that the machine was suspended. Leases count by that
+// clock, which no time service slews. A sandbox without it gives the boot clock.
 func Now() Instant {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+	// In this order: a pause between the readings makes the result late by as much at most.
+	raw, err := readClock(unix.CLOCK_MONOTONIC_RAW)
+	if err != nil {
+		return bootClock()
+	}
+	monotonic, err := readClock(unix.CLOCK_MONOTONIC)
+	if err != nil {
+		return bootClock()
+	}
+	return raw + bootClock() - monotonic
+}
+
+func bootClock() Instant {
+	now, err := readClock(unix.CLOCK_BOOTTIME)
+	if err != nil {
 		// In Linux since 2.6.39; nothing can be guarded without it.
 		panic("guard: no boot clock: " + err.Error()) //nolint:forbidigo // see above
 	}
-	return Instant(ts.Nano())
+	return now
+}
+
+func readClock(id int32) (Instant, error) {
+	var ts unix.Timespec
+	err := unix.ClockGettime(id, &ts)
+	return Instant(ts.Nano()), err
 }
 
 // openTimer opens a timer on the boot clock.
@@ -691,14 +713,30 @@ func openTimer() (int, error) {
 	return fd, os.NewSyscallError("timerfd_create", err)
 }
 
-// armTimer makes a timer readable from at on.
+// slowdown bounds how many times slower than Now the boot clock may run: see MaxSlowdown of
+// package clock.
+const slowdown = 3
+
+// armTimer makes a timer readable at an instant, or before: the boot clock, which there are timers
+// for, may be slewed. Whoever waits then checks the clock, and arms it again.
 func armTimer(fd int, at Instant) error {
-	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(at, 1)))} // 0 would disarm it
+	boot := bootClock()                   // before Now: a pause in between makes the timer early
+	at = max(timerAt(boot, Now(), at), 1) // 0 would disarm it
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(at))}
 	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(fd, unix.TFD_TIMER_ABSTIME, &spec, nil))
 }
 
-// alarm wakes one goroutine at an instant that others may move. Moving it is one
-// system call that does not block. set and close must not be called at the same time.
+// timerAt returns when a timer on the boot clock, which shows boot, goes off for the instant at.
+func timerAt(boot, now, at Instant) Instant {
+	left := at.Sub(now)
+	return boot.Add(max(left/slowdown, min(left, timerSlack)))
+}
+
+// timerSlack is how late a timer may be, rather than early once more.
+const timerSlack = 50 * time.Microsecond
+
+// alarm wakes one goroutine at an instant that others may move, or before: see armTimer. Moving
+// it does not block. set and close must not be called at the same time.
 type alarm struct {
 	fd   int
 	file *os.File
@@ -714,7 +752,7 @@ func newAlarm() (*alarm, error) {
 
 func (a *alarm) set(at Instant) { _ = armTimer(a.fd, at) }
 
-// wait returns true once the alarm has gone off, false when it is closed.
+// wait returns true once the timer has gone off, false when the alarm is closed.
 func (a *alarm) wait() bool {
 	var count [8]byte
 	_, err := a.file.Read(count[:])

@@ -169,3 +169,38 @@ func TestLaterStopLeavesNoMoreTime(t *testing.T) {
 		}
 	}
 }
+
+// Leases count by a clock that no time service slews. By the boot clock, a guardian alone would end
+// the command too late while that clock is slowed.
+func TestNowIsNotSlewed(t *testing.T) {
+	read := func(id int32) Instant {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(id, &ts); err != nil {
+			t.Skip(err)
+		}
+		return Instant(ts.Nano())
+	}
+	begun := time.Now()
+	want := read(unix.CLOCK_MONOTONIC_RAW) + read(unix.CLOCK_BOOTTIME) - read(unix.CLOCK_MONOTONIC)
+	now := Now()
+	boot := read(unix.CLOCK_BOOTTIME)
+	if took := time.Since(begun); now.Sub(want) > 2*took || want.Sub(now) > 2*took {
+		t.Errorf("now it is %d by Now, want %d; the boot clock shows %d", now, want, boot)
+	}
+}
+
+// However the boot clock is slewed, its timer is not late, and few of them are early.
+func TestTimersUnderSlewing(t *testing.T) {
+	for _, rate := range []float64{1.0 / slowdown, 0.9, 1, 1.1, 2} { // of the boot clock
+		const at = Instant(20 * time.Second)
+		var now Instant
+		early := 0
+		for ; now < at; early++ {
+			boot := Instant(float64(now) * rate)
+			now = now.Add(time.Duration(float64(timerAt(boot, now, at).Sub(boot))/rate) + 1)
+		}
+		if late := now.Sub(at); late > slowdown*timerSlack || early > 100 {
+			t.Errorf("rate %v: the last of %d timers is %v late", rate, early, late)
+		}
+	}
+}
