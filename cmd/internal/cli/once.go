@@ -860,28 +860,6 @@ func (c *console) sayLedgers(ctx context.Context, client *tenure.Client, name st
 	return found
 }
 
-// sayHeldUnder names the locks that tenure derives from a name, and that are held: who reads
-// that the lock of the name is free may think that no process works under the name.
-func (c *console) sayHeldUnder(ctx context.Context, client *tenure.Client, name string) {
-	if c.quiet || c.json {
-		return
-	}
-	rows, err := partsOf(ctx, client, name)
-	if err != nil {
-		rows = nil // this was not asked for
-	}
-	for _, lock := range []string{once.LockName(name), once.EveryLockName(name)} {
-		if st, err := client.Status(ctx, lock); err == nil {
-			rows = append(rows, rowOf(st))
-		}
-	}
-	for _, r := range rows {
-		if r.Held {
-			c.say("but %q is held, by %s: it is another lock, so name it if you mean it", r.Name, holderText(r.Owner, r.Token))
-		}
-	}
-}
-
 // ledger opens the store for reading the ledger of a name, or changing it.
 func (f *leaseFlags) ledger(
 	c *console, on storeFlags, name string, use func(context.Context, *tenure.Client) error,

@@ -17,6 +17,7 @@ import (
 	"github.com/tenurelock/tenure"
 	"github.com/tenurelock/tenure/admin"
 	"github.com/tenurelock/tenure/cmd/internal/storeurl"
+	"github.com/tenurelock/tenure/once"
 )
 
 // operatorFlags are the flags of a command with which a person, or a script, asks
@@ -477,4 +478,26 @@ func requestText(q tenure.Request) string {
 		return "raised its token"
 	}
 	return string(q.Kind)
+}
+
+// sayHeldUnder names the locks that tenure derives from a name, and that are held: who reads
+// that the lock of the name is free may think that no process works under the name.
+func (c *console) sayHeldUnder(ctx context.Context, client *tenure.Client, name string) {
+	if c.quiet || c.json {
+		return
+	}
+	rows, err := partsOf(ctx, client, name)
+	if err != nil {
+		rows = nil // this was not asked for
+	}
+	for _, lock := range []string{once.LockName(name), once.EveryLockName(name)} {
+		if st, err := client.Status(ctx, lock); err == nil {
+			rows = append(rows, rowOf(st))
+		}
+	}
+	for _, r := range rows {
+		if r.Held {
+			c.say("but %q is held, by %s: it is another lock, so name it if you mean it", r.Name, holderText(r.Owner, r.Token))
+		}
+	}
 }

@@ -718,7 +718,7 @@ func openTimer() (int, error) {
 const slowdown = 3
 
 // armTimer makes a timer readable at an instant, or before: the boot clock, which there are timers
-// for, may be slewed. Whoever waits then checks the clock, and arms it again.
+// for, may be slewed. The process that waits then reads the clock, and arms it again.
 func armTimer(fd int, at Instant) error {
 	boot := bootClock()                   // before Now: a pause in between makes the timer early
 	at = max(timerAt(boot, Now(), at), 1) // 0 would disarm it
