@@ -417,6 +417,24 @@ func TestResize(t *testing.T) {
 	})
 }
 
+// A call that changes the partitions ends a request timeout after its context, whatever the
+// store does.
+func TestResizeEndsWithItsContext(t *testing.T) {
+	onWorld(t, shard.Options{Partitions: 2}, func(t *testing.T, s *world) {
+		a := s.make("a")
+		a.client.Faults().Inject(faultstore.Rule{
+			Match: func(c faultstore.Call) bool { return c.Op != faultstore.OpClaim }, Fault: faultstore.BlackHole(),
+		})
+		ctx, stop := context.WithTimeout(t.Context(), refresh)
+		defer stop()
+		begun := time.Now()
+		testutil.Want(t, a.Resize(ctx, 3), context.DeadlineExceeded)
+		if took, most := time.Since(begun), refresh+a.client.Options().RequestTimeout; took > most {
+			t.Errorf("it took %v, want %v at most", took, most)
+		}
+	})
+}
+
 // A worker that the store cannot be reached from for longer than its lease loses
 // all, and joins again.
 func TestSessionLost(t *testing.T) {

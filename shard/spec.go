@@ -191,7 +191,11 @@ func changeSpec(ctx context.Context, client *tenure.Client, group string, to fun
 	if err != nil {
 		return spec{}, err
 	}
-	defer func() { _ = l.Release(context.WithoutCancel(ctx)) }() // it runs out by itself
+	defer func() {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), client.Options().RequestTimeout)
+		defer stop()
+		_ = l.Release(ctx) // it goes on in the background, or the lease runs out
+	}()
 	s, stored, err := readSpec(ctx, client, group)
 	if err != nil {
 		return spec{}, err
