@@ -255,7 +255,7 @@ func TestEverySpacingOverClocks(t *testing.T) {
 // The store takes its time with the claim of a period: the next one is counted from
 // when the answer came, and so by others, who read of it.
 func TestEveryCountsFromTheAnswer(t *testing.T) {
-	for _, before := range []time.Duration{0, 1400 * time.Millisecond} {
+	for _, before := range []time.Duration{0, 900 * time.Millisecond} {
 		onHosts(t, func(t *testing.T, s *world, a, b *host) {
 			for _, h := range []*host{a, b} {
 				h.Faults().Inject(faultstore.Rule{
