@@ -46,6 +46,8 @@ func Period(period time.Duration) Schedule {
 // time of the crontab, and for the next one in the last quarter of the time between the two,
 // the last 2 minutes at most: a job that is run by hand does not take the time to come.
 // "@every 1h" is refused: it has no times that all processes share, as [Period] has.
+// So is, by Lock, a run that gocron.DaylightSavingsTimeRunAfterTransition moves to a time that
+// the crontab does not have.
 func Cron(crontab string) Schedule {
 	parser := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 	times, err := parser.Parse(crontab)
