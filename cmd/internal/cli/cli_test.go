@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -217,6 +218,24 @@ func TestLimits(t *testing.T) {
 	for _, remaining := range []time.Duration{0, -1} {
 		if l, ok := limitsAt(now, remaining, time.Second); ok {
 			t.Errorf("with %v left it may live until %+v", remaining, l)
+		}
+	}
+}
+
+// What --on-elected may have set up, --on-lost undoes, also if the limits passed during the start.
+func TestMayHaveBegun(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, true},
+		{fmt.Errorf("here: %w", guard.ErrOverdue), true},
+		{guard.ErrTooLate, false},
+		{guard.ErrGuardian, false},
+		{guard.ErrNotFound, false},
+	} {
+		if got := mayHaveBegun(tc.err); got != tc.want {
+			t.Errorf("%v: %v, want %v", tc.err, got, tc.want)
 		}
 	}
 }

@@ -368,7 +368,7 @@ type hookFlags struct {
 	OnElected *string `empty:"give it a command for the shell"`
 	OnLost    *string `empty:"give it a command for the shell"`
 
-	begun bool // a process was started in this term
+	begun bool // a process was started in this term, or may have been
 }
 
 // linger is the command of a leader without a command: it ends on a signal.
@@ -386,15 +386,18 @@ func (f *hookFlags) lead(t *command, lease *tenure.Lease) (outcome, error) {
 		t.program.Args, t.what = shell(*f.OnElected), "the command of --on-elected, which runs before COMMAND,"
 		o, err := t.hold(lease.Context(), lease)
 		t.program, t.what = command, ""
-		f.begun = err == nil
+		f.begun = mayHaveBegun(err)
 		if err != nil || o.status() != 0 || o.asked || o.steppedDown != nil {
 			return o, err
 		}
 	}
 	o, err := t.hold(lease.Context(), lease)
-	f.begun = f.begun || err == nil
+	f.begun = f.begun || mayHaveBegun(err)
 	return o, err
 }
+
+// mayHaveBegun says, of an error of hold, that a process may have done something.
+func mayHaveBegun(err error) bool { return err == nil || errors.Is(err, guard.ErrOverdue) }
 
 func shell(text string) []string { return []string{"sh", "-c", text} }
 
