@@ -41,7 +41,12 @@ type lossy struct {
 	*served
 	servers *redis.Servers
 	waits   time.Duration // for which nobody is granted a lock after a loss
+	silent  time.Duration // until the first write after a silence is accepted
 }
+
+// confirmed is how long replicas and a retry may take until a write is accepted that comes after Lag and 2 s
+// without any, as after the death of a lone holder: see docs/guides/redis.md.
+const confirmed = 2 * time.Second
 
 func openRedis(ctx context.Context, p plan, dir string, scope *peers.Scope) *lossy {
 	setup := redisSetups[p.Engine]
@@ -66,6 +71,9 @@ func openRedis(ctx context.Context, p plan, dir string, scope *peers.Scope) *los
 	}
 	store := e.create(ctx)
 	e.waits = store.(driver.Guarded).Waits() //nolint:forcetypeassert // its package says so
+	if setup.Replicas > 0 {
+		e.silent = confirmed
+	}
 	must.Do(store.Close())
 	e.servers.Spread(ctx) // what is lost is not the store
 	return e

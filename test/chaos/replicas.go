@@ -164,7 +164,7 @@ func (w *replicas) calm(ctx context.Context) {
 	if len(w.ends) == 0 {
 		allowed := w.Lease
 		if e, is := w.engine.(*lossy); is {
-			allowed = max(allowed, e.waits)
+			allowed = max(allowed, e.waits) + e.silent
 		}
 		w.lastBlow(ctx, allowed+2*time.Second)
 		return
