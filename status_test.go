@@ -130,6 +130,30 @@ func TestLocksListsInOrder(t *testing.T) {
 	})
 }
 
+// TestLocksListsWhatIsThere: a late duplicate of a claim brings its version back under the next
+// token. A client that knows the version shows the token that is listed.
+func TestLocksListsWhatIsThere(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		claim := driver.Record{Key: "x", Version: "v", Beat: "v", Owner: "other", Lease: lease, State: driver.Held}
+		first, _, err := w.Records().Claim(t.Context(), claim)
+		testutil.Want(t, err, nil)
+		m := w.Client("a")
+		_, err = m.TryAcquire(t.Context(), "x", nil)
+		testutil.Want(t, err, tenure.ErrHeld)
+		free := first
+		free.Version, free.State = "w", driver.Released
+		_, err = w.Records().Swap(t.Context(), first, free)
+		testutil.Want(t, err, nil)
+		_, _, err = w.Records().Claim(t.Context(), claim)
+		testutil.Want(t, err, nil)
+		for st, err := range m.Locks(t.Context(), nil) {
+			if testutil.Want(t, err, nil); st.Token != first.Token+1 {
+				t.Errorf("token %d is listed, want %d", st.Token, first.Token+1)
+			}
+		}
+	})
+}
+
 func TestReadsReturnTheStoresError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newWorld(t).Client("a")

@@ -97,18 +97,7 @@ func TestSentinel(t *testing.T) {
 	two := enginetest.StartRedis(t, "--replicaof", strings.Replace(one.Addr, ":", " ", 1))
 	inSync(t, two.Addr)
 	sentinel := startSentinel(t, one.Addr, 1)
-	options := Options{Replicas: 1}
-	at := rueidis.ClientOption{InitAddress: []string{sentinel}}
-	at.Sentinel.MasterSet = "main"
-	s, err := Connect(at, &options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	enginetest.Eventually(t, "a store", func(ctx context.Context) error {
-		_, err := s.Create(ctx, driver.CreateOptions{})
-		return err
-	})
+	s := throughSentinel(t, sentinel)
 	heard(t, s)
 	rec := mustClaim(t, s, held("a"))
 	life := rec.Life
@@ -130,7 +119,7 @@ func TestSentinel(t *testing.T) {
 		}
 		return nil
 	})
-	_, _, err = s.Claim(t.Context(), held("b"))
+	_, _, err := s.Claim(t.Context(), held("b"))
 	want(t, "a claim in the new life", err, "reserved")
 	open := held("b")
 	open.Opens = driver.OpeningOf(rec.Life, time.Now())
@@ -139,14 +128,9 @@ func TestSentinel(t *testing.T) {
 	mustClaim(t, s, held("b"))
 }
 
-// TestSentinelLeavesHungPrimary: calls to a primary that hangs end when the client goes to another one. The store
-// is not closed then.
-func TestSentinelLeavesHungPrimary(t *testing.T) {
-	enginetest.MakeVerify(t)
-	one := enginetest.StartRedis(t)
-	two := enginetest.StartRedis(t, "--replicaof", strings.Replace(one.Addr, ":", " ", 1))
-	inSync(t, two.Addr)
-	sentinel := startSentinel(t, one.Addr, 1, "sentinel down-after-milliseconds main 1000")
+// throughSentinel creates a store with one replica on the primary that a Sentinel names.
+func throughSentinel(t *testing.T, sentinel string) *Store {
+	t.Helper()
 	at := rueidis.ClientOption{InitAddress: []string{sentinel}}
 	at.Sentinel.MasterSet = "main"
 	s, err := Connect(at, &Options{Replicas: 1})
@@ -158,6 +142,18 @@ func TestSentinelLeavesHungPrimary(t *testing.T) {
 		_, err := s.Create(ctx, driver.CreateOptions{})
 		return err
 	})
+	return s
+}
+
+// TestSentinelLeavesHungPrimary: calls to a primary that hangs end when the client goes to another one. The store
+// is not closed then.
+func TestSentinelLeavesHungPrimary(t *testing.T) {
+	enginetest.MakeVerify(t)
+	one := enginetest.StartRedis(t)
+	two := enginetest.StartRedis(t, "--replicaof", strings.Replace(one.Addr, ":", " ", 1))
+	inSync(t, two.Addr)
+	sentinel := startSentinel(t, one.Addr, 1, "sentinel down-after-milliseconds main 1000")
+	s := throughSentinel(t, sentinel)
 	enginetest.Eventually(t, "a Sentinel that knows the replica", func(context.Context) error {
 		of, err := do(t, sentinel, "SENTINEL", "MASTER", "main").AsStrMap()
 		if err == nil && of["num-slaves"] != "1" {
