@@ -98,7 +98,6 @@ func TestSentinel(t *testing.T) {
 	inSync(t, two.Addr)
 	sentinel := startSentinel(t, one.Addr, 1)
 	s := throughSentinel(t, sentinel)
-	heard(t, s)
 	rec := mustClaim(t, s, held("a"))
 	life := rec.Life
 	mustDo(t, one.Addr, "WAIT", "1", "0")
@@ -128,7 +127,7 @@ func TestSentinel(t *testing.T) {
 	mustClaim(t, s, held("b"))
 }
 
-// throughSentinel creates a store with one replica on the primary that a Sentinel names.
+// throughSentinel creates a store on the primary that a Sentinel names, and waits until its replica has the store.
 func throughSentinel(t *testing.T, sentinel string) *Store {
 	t.Helper()
 	at := rueidis.ClientOption{InitAddress: []string{sentinel}}
@@ -142,6 +141,7 @@ func throughSentinel(t *testing.T, sentinel string) *Store {
 		_, err := s.Create(ctx, driver.CreateOptions{})
 		return err
 	})
+	heard(t, s)
 	return s
 }
 
